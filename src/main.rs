@@ -1,0 +1,3 @@
+//! Arguments and wiring, nothing else.
+
+fn main() {}
