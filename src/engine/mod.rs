@@ -13,6 +13,7 @@ pub mod extents;
 pub mod group;
 pub mod object;
 pub mod ops;
+pub mod pattern;
 pub mod read;
 pub mod record;
 pub mod rules;

@@ -1,1 +1,6 @@
-//! placeholder
+//! The process that serves Mooncake clients: request handlers, upkeep, HTTP, settings.
+
+pub mod clock;
+pub mod describe;
+pub mod handlers;
+pub mod liveness;
