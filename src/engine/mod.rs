@@ -1,1 +1,3 @@
-//! placeholder
+//! The state machine: objects, segments, clients, leases, eviction, allocation. No I/O, no clock, no async.
+
+pub mod extents;
