@@ -3,8 +3,19 @@
 //! Only what is *free* is kept: a live object knows its own range, so an allocation costs no memory here. Nothing
 //! in this module does I/O, reads a clock or draws a random number: the same free set always gives the same answer,
 //! however it came about.
+//!
+//! The policy is best fit: the shortest free range that is long enough, the lowest of them if there are several, cut
+//! from its low end. Measured by `cargo bench --bench extents` on mixes of cache blocks (64 KiB to 4 MiB), small and
+//! odd sizes, churned at 90 % fill: PLACEHOLDER
 
-use std::collections::BTreeMap;
+mod radix;
+mod sizes;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use sizes::Sizes;
+use tree::{Tree, pack, unpack};
 
 /// A range that was to be taken is not entirely free, or not inside the segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -27,47 +38,66 @@ pub struct NotTaken {
 }
 
 /// The free ranges of one segment; offsets are relative to its base.
+///
+/// No two of them touch: what is given back is joined with its neighbours at once.
 #[derive(Debug, Clone)]
 pub struct Extents {
     size: u64,
     free: u64,
-    ranges: BTreeMap<u64, u64>,
+    /// `(start, length)` of every free range.
+    by_start: Tree,
+    /// The same ranges, by length.
+    by_len: Sizes,
 }
 
 impl Extents {
-    /// Every range starts and ends on a multiple of this many bytes (the last may end with the segment).
+    /// Every range starts on a multiple of this many bytes and ends on one or with the segment: a cache line, so that
+    /// two objects never share one.
     pub const GRANULE: u64 = 64;
 
     /// A segment of `size` bytes, all free.
     pub fn new(size: u64) -> Self {
-        let ranges = if size == 0 { BTreeMap::new() } else { BTreeMap::from([(0, size)]) };
-        Self { size, free: size, ranges }
+        let mut new = Self { size, free: size, by_start: Tree::default(), by_len: Sizes::new() };
+        if size > 0 {
+            new.add(0, size);
+        }
+        new
     }
 
     /// Where an allocation of `len` bytes goes; `None` when no free range is long enough or `len` is 0.
     pub fn find(&self, len: u64) -> Option<u64> {
-        if len == 0 {
+        if len == 0 || len > self.size {
             return None;
         }
-        self.ranges.iter().find(|&(_, &free)| free >= len).map(|(&start, _)| start)
+        let rounded = len.checked_next_multiple_of(Self::GRANULE);
+        rounded.and_then(|len| self.by_len.best(len)).or_else(|| self.find_at_end(len))
     }
 
     /// Takes exactly this range; all of it must be free. `offset` must be a multiple of the granule.
     pub fn take(&mut self, offset: u64, len: u64) -> Result<(), NotFree> {
-        let end = self.end(offset, len).ok_or(NotFree { offset, len })?;
-        let (&start, &free) = self.ranges.range(..=offset).next_back().ok_or(NotFree { offset, len })?;
+        let refused = NotFree { offset, len };
+        let end = self.end(offset, len).ok_or(refused)?;
+        let (start, free) = self.by_start.around(pack(offset + 1, 0)).0.map(unpack).ok_or(refused)?;
         let stop = start + free;
         if stop < end {
-            return Err(NotFree { offset, len });
+            return Err(refused);
         }
-        self.ranges.remove(&start);
-        if start < offset {
-            self.ranges.insert(start, offset - start);
-        }
-        if end < stop {
-            self.ranges.insert(end, stop - end);
-        }
+        self.by_len.remove(start, free);
         self.free -= end - offset;
+        match (start < offset, end < stop) {
+            (false, false) => self.by_start.remove(pack(start, free)),
+            (false, true) => {
+                self.by_start.replace(pack(start, free), pack(end, stop - end));
+                self.by_len.insert(end, stop - end);
+            }
+            (true, rest) => {
+                self.by_start.replace(pack(start, free), pack(start, offset - start));
+                self.by_len.insert(start, offset - start);
+                if rest {
+                    self.add(end, stop - end);
+                }
+            }
+        }
         Ok(())
     }
 
@@ -75,20 +105,29 @@ impl Extents {
     pub fn give(&mut self, offset: u64, len: u64) -> Result<(), NotTaken> {
         let refused = NotTaken { offset, len };
         let end = self.end(offset, len).ok_or(refused)?;
-        let (mut start, mut stop) = (offset, end);
-        if let Some((&before, &free)) = self.ranges.range(..end).next_back() {
-            if before + free > offset {
-                return Err(refused);
-            }
-            if before + free == offset {
-                start = before;
-            }
+        let (below, above) = self.by_start.around(pack(end, 0));
+        let (below, above) = (below.map(unpack), above.map(unpack));
+        if below.is_some_and(|(start, free)| start + free > offset) {
+            return Err(refused);
         }
-        if let Some(free) = self.ranges.remove(&end) {
-            stop += free;
-        }
-        self.ranges.insert(start, stop - start);
+        let below = below.filter(|(start, free)| start + free == offset);
+        let above = above.filter(|(start, _)| *start == end);
         self.free += end - offset;
+        for (start, free) in below.iter().chain(&above) {
+            self.by_len.remove(*start, *free);
+        }
+        let start = below.map_or(offset, |(start, _)| start);
+        let joined = above.map_or(end, |(start, free)| start + free) - start;
+        self.by_len.insert(start, joined);
+        match (below, above) {
+            (Some((_, free)), None) => self.by_start.replace(pack(start, free), pack(start, joined)),
+            (None, Some((old, free))) => self.by_start.replace(pack(old, free), pack(start, joined)),
+            (Some((_, free)), Some((old, after))) => {
+                self.by_start.remove(pack(old, after));
+                self.by_start.replace(pack(start, free), pack(start, joined));
+            }
+            (None, None) => self.by_start.insert(pack(start, joined)),
+        }
         Ok(())
     }
 
@@ -109,17 +148,59 @@ impl Extents {
 
     /// Length of the longest free range: the longest allocation that would succeed.
     pub fn largest_free(&self) -> u64 {
-        self.ranges.values().copied().max().unwrap_or(0)
+        self.by_len.largest()
+    }
+
+    /// Calls `visit` with the start and length of every free range, in order of address.
+    pub fn for_each_free(&self, mut visit: impl FnMut(u64, u64)) {
+        self.by_start.for_each(&mut |key| {
+            let (start, len) = unpack(key);
+            visit(start, len);
+        });
     }
 
     /// The state in which exactly the ranges of `taken` are taken, in time linear in their number. They may come in
     /// any order; two that overlap, or one outside of the segment, are refused.
     pub fn rebuild(size: u64, taken: impl Iterator<Item = (u64, u64)>) -> Result<Self, NotFree> {
-        let mut built = Self::new(size);
+        let mut empty = Self { size, free: 0, by_start: Tree::default(), by_len: Sizes::new() };
+        let mut keys = Vec::with_capacity(taken.size_hint().0);
         for (offset, len) in taken {
-            built.take(offset, len)?;
+            empty.end(offset, len).ok_or(NotFree { offset, len })?;
+            keys.push(pack(offset, len));
         }
-        Ok(built)
+        radix::sort_by_first(&mut keys, size, Self::GRANULE);
+        let mut at = 0;
+        let mut ranges = Vec::new();
+        for (offset, len) in keys.into_iter().map(unpack) {
+            if offset < at {
+                return Err(NotFree { offset, len });
+            }
+            if offset > at {
+                ranges.push(pack(at, offset - at));
+            }
+            at = empty.end(offset, len).ok_or(NotFree { offset, len })?;
+        }
+        if at < size {
+            ranges.push(pack(at, size - at));
+        }
+        empty.free = ranges.iter().map(|key| unpack(*key).1).sum();
+        empty.by_start = Tree::from_sorted(&ranges);
+        ranges.iter_mut().for_each(|key| *key = key.rotate_right(64));
+        radix::sort_by_first(&mut ranges, size, Self::GRANULE);
+        empty.by_len = Sizes::from_sorted(&ranges);
+        Ok(empty)
+    }
+
+    fn add(&mut self, start: u64, len: u64) {
+        self.by_start.insert(pack(start, len));
+        self.by_len.insert(start, len);
+    }
+
+    /// The end of a segment whose size is no multiple of the granule: its last range may be long enough for `len` and
+    /// yet shorter than `len` rounded up.
+    fn find_at_end(&self, len: u64) -> Option<u64> {
+        let (start, free) = self.by_start.last().map(unpack)?;
+        (free >= len && start + free == self.size).then_some(start)
     }
 
     /// The rounded end of a range, or `None` if it is empty, misaligned or leaves the segment.
@@ -128,6 +209,6 @@ impl Extents {
         if len == 0 || !offset.is_multiple_of(Self::GRANULE) || end > self.size {
             return None;
         }
-        Some(end.div_ceil(Self::GRANULE).saturating_mul(Self::GRANULE).min(self.size))
+        Some(end.checked_next_multiple_of(Self::GRANULE).map_or(self.size, |end| end.min(self.size)))
     }
 }
