@@ -31,6 +31,7 @@ pub fn main(args: &[String]) -> ExitCode {
         }
     };
     start_logs(&settings.log);
+    end_on_panic();
     for warning in warnings {
         tracing::warn!("{}", warning.0);
     }
@@ -64,6 +65,15 @@ fn serve(settings: &Settings) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// A panic may have left the metadata half changed. Nobody may be served from that: the process ends.
+fn end_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
 }
 
 /// Waits until somebody asks the process to end.

@@ -123,6 +123,6 @@ impl Chance {
 /// The hash of an id for the table of ids.
 #[must_use]
 pub fn id_hash(id: ObjectId) -> u64 {
-    let wide = u128::from(id.0 ^ 0x2545_f491_4f6c_dd1d) * 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835_u128;
+    let wide = u128::from(id.0 ^ 0x2545_f491_4f6c_dd1d) * 0x9e37_79b9_7f4a_7c15;
     (wide >> 64) as u64 ^ wide as u64
 }

@@ -40,7 +40,7 @@ enum Kind {
 fn hash(kind: Kind, words: &[u64]) -> u64 {
     words.iter().fold(kind as u64 ^ 0x9e37_79b9_7f4a_7c15, |sum, word| {
         // Multiply to 128 bits and fold: spreads every input bit over the word, at one multiplication a word.
-        let wide = u128::from(sum ^ word.rotate_left(32)) * 0xa076_1d64_78bd_642f_e703_7ed1_a0b4_28db_u128;
+        let wide = u128::from(sum ^ word.rotate_left(32)) * 0xa076_1d64_78bd_642f;
         (wide >> 64) as u64 ^ wide as u64
     })
 }
