@@ -4,6 +4,7 @@
 //! out with one write, and only what is left over (a partial request, bytes the socket did not take) is copied to the
 //! connection. So an idle connection holds no buffer at all, and a call allocates nothing.
 
+use super::budget::Charge;
 use super::parked::Parked;
 use super::service::{BoxFuture, Outcome, Service};
 use crate::wire::frame::{self, FrameError, RequestHeader};
@@ -51,6 +52,8 @@ pub(super) enum Closed {
     Idle,
     #[error("this master no longer leads")]
     NotLeading,
+    #[error("large requests and unread replies of all connections take too much memory")]
+    Overload,
 }
 
 struct LaterReply {
@@ -79,13 +82,19 @@ pub(super) struct Connection<S> {
     later: Vec<LaterReply>,
     capacity: Option<BoxFuture<()>>,
     idle: Option<IdleTimer>,
+    charge: Charge,
     /// Set when the input makes no sense: what was answered before is still sent.
     broken: Option<FrameError>,
 }
 
 impl<S: Service> Connection<S> {
     /// Serves `stream` with `service`.
-    pub(super) fn new(stream: TcpStream, service: Arc<S>, idle_timeout: Option<Duration>) -> Self {
+    pub(super) fn new(
+        stream: TcpStream,
+        service: Arc<S>,
+        charge: Charge,
+        idle_timeout: Option<Duration>,
+    ) -> Self {
         let idle = idle_timeout.map(|limit| IdleTimer {
             limit,
             last_request: Instant::now(),
@@ -102,6 +111,7 @@ impl<S: Service> Connection<S> {
             later: Vec::new(),
             capacity: None,
             idle,
+            charge,
             broken: None,
         }
     }
@@ -309,6 +319,11 @@ impl<S: Service> Connection<S> {
         self.input.extend_from_slice(more);
     }
 
+    /// Bytes of memory that this connection keeps while it waits.
+    fn held(&self) -> usize {
+        self.input.capacity() + self.output.capacity() + self.parked.bytes()
+    }
+
     fn is_idle_too_long(&mut self, cx: &mut Context<'_>) -> bool {
         let waiting = self.capacity.is_some() || !self.parked.is_empty() || !self.later.is_empty();
         let Some(idle) = &mut self.idle else { return false };
@@ -356,7 +371,12 @@ impl<S: Service> Future for Connection<S> {
         SCRATCH.with_borrow_mut(|scratch| {
             // A handler that panicked may have left a reply of another connection here.
             scratch.output.clear();
-            self.drive(cx, scratch)
+            let this = &mut *self;
+            let driven = this.drive(cx, scratch);
+            if driven.is_pending() && !this.charge.settle(this.held()) {
+                return Poll::Ready(Closed::Overload);
+            }
+            driven
         })
     }
 }

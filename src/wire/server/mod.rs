@@ -3,12 +3,14 @@
 //! It frames requests, hands them to a [`Service`] in the order of their arrival, and sends the replies when they may
 //! be sent. It knows nothing of what a call means.
 
+mod budget;
 mod connection;
 mod parked;
 mod service;
 
 pub use service::{BoxFuture, Outcome, Service};
 
+use budget::{Budget, Charge};
 use connection::{Closed, Connection};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,11 +37,14 @@ pub struct Settings {
     pub idle_timeout: Option<Duration>,
     /// Send small replies at once.
     pub no_delay: bool,
+    /// How many bytes of large requests and unread replies all connections may hold together; a connection that would
+    /// go beyond it is closed.
+    pub max_held_bytes: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { max_connections: 20_000, idle_timeout: None, no_delay: true }
+        Self { max_connections: 20_000, idle_timeout: None, no_delay: true, max_held_bytes: 512 << 20 }
     }
 }
 
@@ -90,12 +95,15 @@ impl Server {
     /// is sent any more when this returns.
     pub async fn serve<S: Service>(self, service: Arc<S>, mut stop: watch::Receiver<bool>) {
         let Self { listener, settings, connections, .. } = self;
+        let stopped = async move { drop(stop.wait_for(|stop| *stop).await) };
+        tokio::pin!(stopped);
+        let budget = Budget::new(settings.max_held_bytes);
         let mut tasks = JoinSet::new();
         let mut refused = Throttle::default();
         let mut failed = Throttle::default();
         loop {
             tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => break,
+                () = &mut stopped => break,
                 Some(ended) = tasks.join_next() => {
                     connections.fetch_sub(1, Ordering::Relaxed);
                     report(ended);
@@ -108,7 +116,8 @@ impl Server {
                     }
                     Ok((stream, peer)) => {
                         connections.fetch_add(1, Ordering::Relaxed);
-                        tasks.spawn(run(stream, peer, Arc::clone(&service), settings.clone()));
+                        let charge = Charge::new(Arc::clone(&budget));
+                        tasks.spawn(run(stream, peer, Arc::clone(&service), charge, settings.clone()));
                     }
                     Err(error) => {
                         if failed.allow() {
@@ -125,16 +134,23 @@ impl Server {
     }
 }
 
-async fn run<S: Service>(stream: TcpStream, peer: SocketAddr, service: Arc<S>, settings: Settings) {
+async fn run<S: Service>(
+    stream: TcpStream,
+    peer: SocketAddr,
+    service: Arc<S>,
+    charge: Charge,
+    settings: Settings,
+) {
     if settings.no_delay
         && let Err(error) = stream.set_nodelay(true)
     {
         tracing::debug!(%peer, %error, "cannot set TCP_NODELAY");
     }
-    match Connection::new(stream, service, settings.idle_timeout).await {
+    match Connection::new(stream, service, charge, settings.idle_timeout).await {
         Closed::Frame(error) => {
             tracing::info!(%peer, %error, "closed a connection that does not speak the protocol")
         }
+        reason @ Closed::Overload => tracing::warn!(%peer, %reason, "closed a connection"),
         reason => tracing::debug!(%peer, %reason, "connection closed"),
     }
 }
