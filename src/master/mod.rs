@@ -1,1 +1,4 @@
 //! placeholder
+
+pub mod flags;
+pub mod settings;
