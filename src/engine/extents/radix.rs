@@ -12,7 +12,7 @@ pub(super) fn sort_by_first(keys: &mut Vec<u128>, bound: u64, unit: u64) {
     let mut from = std::mem::take(keys);
     let mut into = vec![0; from.len()];
     for shift in (0..digits).step_by(DIGIT as usize) {
-        let digit = |key: u128| ((unpack(key).0 / unit >> shift) & ((1 << DIGIT) - 1)) as usize;
+        let digit = |key: u128| (((unpack(key).0 / unit) >> shift) & ((1 << DIGIT) - 1)) as usize;
         let mut places = [0; 1 << DIGIT];
         for key in &from {
             places[digit(*key)] += 1;

@@ -30,9 +30,9 @@ impl Naive {
             let end = self.end(**start, len);
             end.is_some_and(|end| end <= *start + self.free[*start])
         };
-        let rounded = len.div_ceil(64) * 64;
+        let rounded = u128::from(len).div_ceil(64) * 64;
         // The range that ends with a ragged segment counts as too short unless nothing else is there.
-        let key = |(start, free): &(&u64, &u64)| (**free < rounded, **free, **start);
+        let key = |(start, free): &(&u64, &u64)| (u128::from(**free) < rounded, **free, **start);
         self.free.iter().filter(fits).min_by_key(key).map(|(start, _)| *start)
     }
 
@@ -83,7 +83,7 @@ fn check(extents: &Extents) {
     assert_eq!(extents.largest_free(), ranges.iter().map(|r| r.1).max().unwrap_or(0));
     assert!(ranges.windows(2).all(|w| w[0].0 + w[0].1 < w[1].0), "ranges touch or overlap: {ranges:?}");
     let mut by_len = Vec::new();
-    extents.by_len.for_each(|start, len| by_len.push((start, len)));
+    extents.by_len.for_each(&mut |key| by_len.push((unpack(key).1, unpack(key).0)));
     by_len.sort_unstable();
     assert_eq!(by_len, ranges);
 }
@@ -94,6 +94,19 @@ enum Op {
     TakeAt(u64, u64),
     GiveLive(usize),
     GiveAt(u64, u64),
+}
+
+impl Op {
+    /// The same in a segment so many times as large: one with many bins.
+    fn scaled(self, by: u64) -> Self {
+        let times = |number: u64| number.saturating_mul(by);
+        match self {
+            Op::Alloc(len) => Op::Alloc(times(len)),
+            Op::TakeAt(at, len) => Op::TakeAt(times(at), times(len)),
+            Op::GiveAt(at, len) => Op::GiveAt(times(at), times(len)),
+            Op::GiveLive(i) => Op::GiveLive(i),
+        }
+    }
 }
 
 fn ops(size: u64) -> impl Strategy<Value = Vec<Op>> {
@@ -112,12 +125,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn equals_a_naive_interval_map((size, ops) in (0..40_000u64).prop_flat_map(|size| (Just(size), ops(size)))) {
+    fn equals_a_naive_interval_map(
+        (size, ops) in (0..40_000u64).prop_flat_map(|size| (Just(size), ops(size))),
+        scale in prop_oneof![Just(1u64), Just(1 << 10), Just(1 << 20)],
+    ) {
+        let size = size * scale;
         let mut extents = Extents::new(size);
         let mut naive = Naive::new(size);
         let mut live: Vec<(u64, u64)> = Vec::new();
         for op in ops {
-            match op {
+            match op.scaled(scale) {
                 Op::Alloc(len) => {
                     let found = extents.find(len);
                     prop_assert_eq!(found, naive.find(len));
@@ -158,14 +175,19 @@ proptest! {
 
     #[test]
     fn rebuild_equals_the_incremental_result(
-        size in 0..2_000_000u64,
-        lens in proptest::collection::vec(1..6_000u64, 0..900),
+        (size, most) in prop_oneof![
+            (0..2_000_000u64, Just(6_000u64)),
+            (0..1u64 << 30, Just(5_000_000)),
+            (0..1u64 << 42, Just(1 << 38)),
+        ],
+        lens in proptest::collection::vec(any::<proptest::sample::Index>(), 0..900),
         keep in any::<u64>(),
         seed in any::<u64>(),
     ) {
         let mut extents = Extents::new(size);
         let mut live = Vec::new();
         for (i, len) in lens.into_iter().enumerate() {
+            let len = 1 + len.index(most as usize) as u64;
             if let Some(offset) = extents.find(len) {
                 extents.take(offset, len).unwrap();
                 live.push((offset, len));
@@ -184,6 +206,31 @@ proptest! {
         if let Some(&twice) = live.first() {
             prop_assert!(Extents::rebuild(size, live.iter().copied().chain([twice])).is_err());
         }
+    }
+}
+
+proptest! {
+    #[test]
+    fn bits_equal_a_set(
+        len in 1..300_000usize,
+        picks in proptest::collection::vec((any::<bool>(), any::<proptest::sample::Index>()), 0..200),
+    ) {
+        let mut bits = bits::Bits::new(len);
+        let mut set = std::collections::BTreeSet::new();
+        for (add, pick) in picks {
+            let bit = pick.index(len);
+            prop_assert_eq!(bits.next(bit), set.range(bit..).next().copied());
+            prop_assert_eq!(bits.previous(bit), set.range(..bit).next_back().copied());
+            if add {
+                bits.insert(bit);
+                set.insert(bit);
+            } else if let Some(&bit) = set.range(bit..).next() {
+                bits.remove(bit);
+                set.remove(&bit);
+            }
+        }
+        prop_assert_eq!(bits.next(0), set.first().copied());
+        prop_assert_eq!(bits.previous(len), set.last().copied());
     }
 }
 

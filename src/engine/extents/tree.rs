@@ -11,6 +11,9 @@ const LOW: usize = CAP / 4;
 /// How full a joined or bulk-loaded node may be, so that the next insert does not split it again.
 const WELL: usize = CAP * 3 / 4;
 
+/// Room for this many entries stays when a small tree becomes empty, because it soon will not be.
+const KEPT: usize = 8;
+
 /// Packs a pair so that numbers order as pairs do.
 pub(super) const fn pack(high: u64, low: u64) -> u128 {
     (high as u128) << 64 | low as u128
@@ -19,6 +22,18 @@ pub(super) const fn pack(high: u64, low: u64) -> u128 {
 /// The pair that [`pack`] packed.
 pub(super) const fn unpack(key: u128) -> (u64, u64) {
     ((key >> 64) as u64, key as u64)
+}
+
+/// How many of the sorted `keys` are below `key`. The standard library's search branches on every comparison, and
+/// half of them are mispredicted here.
+fn rank(keys: &[u128], key: u128) -> usize {
+    let (mut base, mut len) = (0, keys.len());
+    while len > 1 {
+        let half = len / 2;
+        base += half & usize::from(keys[base + half - 1] < key).wrapping_neg();
+        len -= half;
+    }
+    base + usize::from(keys.get(base).is_some_and(|k| *k < key))
 }
 
 /// An ordered set of packed pairs.
@@ -86,7 +101,7 @@ impl Tree {
                     node = &inner.kids[i];
                 }
                 Node::Leaf(keys) => {
-                    let i = keys.partition_point(|k| *k < key);
+                    let i = rank(keys, key);
                     let below = if i > 0 { keys.get(i - 1).copied() } else { left.and_then(Node::last) };
                     return (below, keys.get(i).copied().or_else(|| right.and_then(Node::first)));
                 }
@@ -121,6 +136,13 @@ impl Tree {
         {
             self.root = only;
         }
+        // A bin that once was full and now is empty would keep a kibibyte, times 65,536 bins.
+        if let Node::Leaf(keys) = &mut self.root
+            && keys.is_empty()
+            && keys.capacity() > KEPT
+        {
+            *keys = Vec::new();
+        }
     }
 
     /// Puts `new` in the place of `old`. No other entry lies between the two.
@@ -139,7 +161,7 @@ impl Tree {
                 Node::Leaf(keys) => {
                     // A bound can lie between the two when what it once separated is gone.
                     if low <= new && new < high {
-                        let i = keys.partition_point(|k| *k < old);
+                        let i = rank(keys, old);
                         if let Some(key) = keys.get_mut(i) {
                             *key = new;
                         }
@@ -162,7 +184,7 @@ impl Tree {
 impl Inner {
     /// The child in whose key space `key` lies.
     fn slot(&self, key: u128) -> usize {
-        self.bounds.partition_point(|bound| *bound <= key)
+        rank(&self.bounds, key.saturating_add(1))
     }
 
     /// Restores "none is empty, small neighbours are joined" after an entry of `kids[i]` went.
@@ -211,7 +233,7 @@ impl Node {
     fn insert(&mut self, key: u128) -> Option<(u128, Node)> {
         match self {
             Node::Leaf(keys) => {
-                let i = keys.partition_point(|k| *k < key);
+                let i = rank(keys, key);
                 if keys.len() < CAP {
                     keys.insert(i, key);
                     return None;
@@ -243,7 +265,7 @@ impl Node {
     fn remove(&mut self, key: u128) {
         match self {
             Node::Leaf(keys) => {
-                let i = keys.partition_point(|k| *k < key);
+                let i = rank(keys, key);
                 if keys.get(i) == Some(&key) {
                     keys.remove(i);
                 }

@@ -1,0 +1,127 @@
+//! An ordered set of packed pairs, cut into bins by its first number.
+//!
+//! The bins stand in for the upper levels of a search tree: which one a pair belongs to is arithmetic, and a bin mostly
+//! holds a handful. Within a bin the order is exact, so the order of the whole is exact too.
+
+use super::bits::Bits;
+use super::tree::{Tree, unpack};
+
+/// Every doubling of length is cut into this many bins (its logarithm).
+const STEPS_LOG2: u32 = 4;
+
+/// How pairs are cut into bins. The bin never falls as the first number grows.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Cut {
+    /// Bins of `1 << n` each: for addresses, which are spread evenly.
+    Even(u32),
+    /// Bins in proportion to the number: for lengths.
+    Relative,
+}
+
+impl Cut {
+    fn bin(self, number: u64) -> usize {
+        match self {
+            Cut::Even(shift) => (number >> shift) as usize,
+            Cut::Relative if number < 1 << STEPS_LOG2 => number as usize,
+            Cut::Relative => {
+                let shift = number.ilog2() - STEPS_LOG2;
+                ((u64::from(shift) << STEPS_LOG2) + (number >> shift)) as usize
+            }
+        }
+    }
+}
+
+/// An ordered set of packed pairs.
+#[derive(Debug, Clone)]
+pub(super) struct Forest {
+    cut: Cut,
+    bins: Vec<Tree>,
+    /// The bins that have an entry.
+    present: Bits,
+}
+
+impl Forest {
+    /// The empty set of pairs whose first number is at most `most`.
+    pub(super) fn new(cut: Cut, most: u64) -> Self {
+        let bins = cut.bin(most) + 1;
+        Self { cut, bins: vec![Tree::default(); bins], present: Bits::new(bins) }
+    }
+
+    /// The set of `keys`, which are sorted and without duplicates, in linear time.
+    pub(super) fn from_sorted(cut: Cut, most: u64, keys: &[u128]) -> Self {
+        let mut new = Self::new(cut, most);
+        for chunk in keys.chunk_by(|a, b| new.bin(*a) == new.bin(*b)).collect::<Vec<_>>() {
+            let bin = new.bin(chunk[0]);
+            new.bins[bin] = Tree::from_sorted(chunk);
+            new.present.insert(bin);
+        }
+        new
+    }
+
+    fn bin(&self, key: u128) -> usize {
+        self.cut.bin(unpack(key).0)
+    }
+
+    /// The first entry that is at least `key`.
+    pub(super) fn at_least(&self, key: u128) -> Option<u128> {
+        let bin = self.bin(key);
+        self.bins.get(bin)?.around(key).1.or_else(|| self.after(bin))
+    }
+
+    /// The last entry below `key`; and the first one not below it, if that is in the bin of `key` (as one with the same
+    /// first number is).
+    pub(super) fn around(&self, key: u128) -> (Option<u128>, Option<u128>) {
+        let bin = self.bin(key);
+        let (below, above) = self.bins.get(bin).map_or((None, None), |tree| tree.around(key));
+        (below.or_else(|| self.before(bin)), above)
+    }
+
+    /// The largest entry.
+    pub(super) fn last(&self) -> Option<u128> {
+        self.before(self.bins.len())
+    }
+
+    fn after(&self, bin: usize) -> Option<u128> {
+        self.bins.get(self.present.next(bin + 1)?)?.first()
+    }
+
+    fn before(&self, bin: usize) -> Option<u128> {
+        self.bins.get(self.present.previous(bin)?)?.last()
+    }
+
+    /// Adds `key`, which is not in the set.
+    pub(super) fn insert(&mut self, key: u128) {
+        let bin = self.bin(key);
+        let tree = &mut self.bins[bin];
+        if tree.is_empty() {
+            self.present.insert(bin);
+        }
+        tree.insert(key);
+    }
+
+    /// Removes `key`, if it is there.
+    pub(super) fn remove(&mut self, key: u128) {
+        let bin = self.bin(key);
+        let tree = &mut self.bins[bin];
+        tree.remove(key);
+        if tree.is_empty() {
+            self.present.remove(bin);
+        }
+    }
+
+    /// Puts `new` in the place of `old`. No other entry lies between the two.
+    pub(super) fn replace(&mut self, old: u128, new: u128) {
+        let bin = self.bin(old);
+        if bin == self.bin(new) {
+            self.bins[bin].replace(old, new);
+        } else {
+            self.remove(old);
+            self.insert(new);
+        }
+    }
+
+    /// Calls `visit` with every entry, in order.
+    pub(super) fn for_each(&self, visit: &mut impl FnMut(u128)) {
+        self.bins.iter().for_each(|tree| tree.for_each(visit));
+    }
+}
