@@ -92,7 +92,7 @@ need_packages() {
   [[ -f /usr/include/google/protobuf/descriptor.proto ]] || packages+=(libprotobuf-dev)
   ((${#packages[@]})) || return 0
   if ((EUID != 0)); then
-    command -v sudo >/dev/null && sudo -n true 2>/dev/null ||
+    sudo -n true 2>/dev/null ||
       die "these packages are missing and installing them needs root: apt-get install ${packages[*]}"
     sudo=(sudo -n)
   fi
