@@ -22,3 +22,11 @@ def pytest_terminal_summary(terminalreporter):
     if _TALLY.total:
         terminalreporter.section("differential: calls, answers, differences")
         terminalreporter.write_line(str(_TALLY))
+
+
+@pytest.fixture
+def scenario(tally):
+    """Makes scenarios: ``with scenario(client_ttl=2) as s: ...``."""
+    from scenario import Scenario
+
+    return lambda **flags: Scenario(tally, **{"default_kv_lease_ttl": 3_600_000, **flags})

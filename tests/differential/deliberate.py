@@ -37,7 +37,7 @@ DELIBERATE = [
         "non-utf8-task-keys",
         "a task's payload is JSON, which cannot carry such a key: -600 instead of an exception",
         lambda call, left, right: call.name in ("CreateCopyTask", "CreateMoveTask")
-        and left[0:2] == ("rpc error", 10)
+        and left == ("rpc error", 10, "illegal unicode character")
         and not _is_utf8(call.arguments[0]),
     ),
     Deliberate(

@@ -71,6 +71,11 @@ class Ledger:
             return self._census(answer.value)
         return []
 
+    def forget(self):
+        """Anything may have been freed: an eviction, a client that expired."""
+        self._live.clear()
+        self._abandoned.clear()
+
     def _mounted(self, segments):
         for identity, _name, base, size, endpoint, _protocol, _host in segments:
             if base and size:

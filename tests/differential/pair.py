@@ -18,10 +18,14 @@ from struct_pack import Ok
 
 
 class Difference(AssertionError):
-    """The masters disagree; carries the call and both answers."""
+    """The masters disagree; carries the call and both answers.
 
-    def __init__(self, call, left, right, complaints=()):
+    ``left`` and ``right`` are the comparable forms, ``answers`` what came.
+    """
+
+    def __init__(self, call, answers, left, right, complaints=()):
         self.call = call
+        self.answers = answers
         self.left = left
         self.right = right
         self.complaints = list(complaints)
@@ -95,7 +99,7 @@ class Pair:
         if self.tally:
             self.tally.record(call, answers[0], differs=left != right and kept is None, kept=kept)
         if complaints or (left != right and kept is None):
-            raise Difference(call, left, right, complaints)
+            raise Difference(call, answers, left, right, complaints)
         return answers
 
     def both(self, name, *arguments, **options):
