@@ -1,5 +1,7 @@
 //! The server and the client over loopback: order, waiting, errors, the end of connections.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 #[path = "protocol/service.rs"]
 mod service;
 
@@ -261,7 +263,8 @@ async fn idle_connections_are_closed_when_the_settings_say_so() {
     let mut buffer = [0; 64];
     tokio::select! {
         () = trickle => {}
-        end = read.read(&mut buffer) => assert_eq!(end.unwrap(), 0),
+        // A byte that was under way when the server closed turns the end into a reset.
+        end = read.read(&mut buffer) => assert!(matches!(end, Ok(0) | Err(_)), "{end:?}"),
     }
     assert_eq!(idle.read(&mut [0; 64]).await.unwrap(), 0);
     // A client that waits for the log is not idle.
