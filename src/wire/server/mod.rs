@@ -38,7 +38,7 @@ pub struct Settings {
     /// Send small replies at once.
     pub no_delay: bool,
     /// How many bytes of large requests and unread replies all connections may hold together; a connection that would
-    /// go beyond it is closed.
+    /// go beyond it is closed unless it is the only one.
     pub max_held_bytes: usize,
 }
 
