@@ -1,5 +1,7 @@
 //! Peers that mean no good: wrong bytes, lying lengths, masses of connections, clients that never read.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 #[path = "protocol/process.rs"]
 mod process;
 #[path = "protocol/service.rs"]

@@ -1,5 +1,7 @@
 //! The server and the client over loopback: order, waiting, errors, the end of connections.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 #[path = "protocol/service.rs"]
 mod service;
 
@@ -261,7 +263,8 @@ async fn idle_connections_are_closed_when_the_settings_say_so() {
     let mut buffer = [0; 64];
     tokio::select! {
         () = trickle => {}
-        end = read.read(&mut buffer) => assert_eq!(end.unwrap(), 0),
+        // A byte that was under way when the server closed turns the end into a reset.
+        end = read.read(&mut buffer) => assert!(matches!(end, Ok(0) | Err(_)), "{end:?}"),
     }
     assert_eq!(idle.read(&mut [0; 64]).await.unwrap(), 0);
     // A client that waits for the log is not idle.
@@ -286,22 +289,27 @@ async fn stopping_closes_the_port_and_all_connections() {
 }
 
 #[tokio::test]
-async fn a_request_that_the_common_budget_does_not_allow_ends_its_connection() {
+async fn of_two_large_requests_that_the_common_budget_does_not_allow_one_goes_on() {
     let settings = Settings { max_held_bytes: 1 << 20, ..Settings::default() };
     let running = start(&Scripted::new(), settings);
     let mut bytes = Vec::new();
     exist(&mut bytes, 1, &vec![b'x'; 3 << 20]);
-    let mut large = TcpStream::connect(running.address).await.unwrap();
-    // Without its last byte the request has to be held. The end may show as a reset while it still sends.
-    let ended = async {
-        large.write_all(&bytes[..bytes.len() - 1]).await?;
-        large.read(&mut [0; 64]).await
+    // Without its last byte a request has to be held.
+    let (start, last) = bytes.split_at(bytes.len() - 1);
+    let hold = async || {
+        let mut stream = TcpStream::connect(running.address).await.unwrap();
+        // A connection that is closed while it sends shows it by an error.
+        let sent = stream.write_all(start).await;
+        (stream, sent.is_ok())
     };
-    let ended = ended.await;
-    assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
-    let mut allowed = Vec::new();
-    exist(&mut allowed, 2, &vec![b'x'; 1 << 20]);
-    let mut other = TcpStream::connect(running.address).await.unwrap();
-    other.write_all(&allowed).await.unwrap();
-    assert_eq!(sequences(&mut other, 1).await, [2]);
+    let ((mut first, first_sent), (mut second, second_sent)) = tokio::join!(hold(), hold());
+    let (mut buffer, mut other_buffer) = ([0; 64], [0; 64]);
+    let first_lives = tokio::select! {
+        _ = first.read(&mut buffer) => false,
+        _ = second.read(&mut other_buffer) => true,
+    };
+    assert!(first_sent || second_sent);
+    let survivor = if first_lives { &mut first } else { &mut second };
+    survivor.write_all(last).await.unwrap();
+    assert_eq!(sequences(survivor, 1).await, [1]);
 }

@@ -1,9 +1,10 @@
 //! The 64 remote functions: names, ids, and which request and response each one has.
 
 use super::messages::*;
-use super::struct_pack::{Decode, DecodeError, Encode, Form, Map, Shape, Wire, decode, encode, md5_head};
+use super::struct_pack::{
+    Decode, DecodeError, Encode, Form, List, Map, Shape, Wire, decode, encode, md5_head,
+};
 use super::types::{Expected, SegmentStatus, Uuid};
-use std::borrow::Cow;
 
 /// A remote function as a type: what ties its arguments and its answer together.
 pub trait Rpc {
@@ -91,7 +92,7 @@ macro_rules! functions {
 }
 
 /// Replicas of an object.
-type Replicas<'a> = Cow<'a, [ReplicaDescriptor<'a>]>;
+type Replicas<'a> = List<'a, ReplicaDescriptor<'a>>;
 
 functions! {
     /// Whether an object is readable; if so it gets a lease.

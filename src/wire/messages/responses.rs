@@ -1,16 +1,15 @@
-//! What the functions answer. Lists are `Cow`s, so that a handler can answer from a slice that it only borrows.
+//! What the functions answer. A handler can answer with a list that it only borrows.
 
 use super::objects::ReplicaDescriptor;
-use crate::wire::struct_pack::wire_struct;
+use crate::wire::struct_pack::{List, wire_struct};
 use crate::wire::types::{ClientStatus, TaskStatus, TaskType, Uuid};
-use std::borrow::Cow;
 
 wire_struct! {
     /// The readable replicas of an object.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct GetReplicaListResponse<'a> {
         /// The replicas.
-        pub replicas: Cow<'a, [ReplicaDescriptor<'a>]>,
+        pub replicas: List<'a, ReplicaDescriptor<'a>>,
         /// How long they may be read.
         pub lease_ttl_ms: u64,
         /// The checksum that the writer gave.
@@ -60,7 +59,7 @@ wire_struct! {
         /// Read from here.
         pub source: ReplicaDescriptor<'a>,
         /// Write to these.
-        pub targets: Cow<'a, [ReplicaDescriptor<'a>]>,
+        pub targets: List<'a, ReplicaDescriptor<'a>>,
     }
 }
 

@@ -37,14 +37,17 @@ impl Charge {
         Self { budget, charged: 0 }
     }
 
-    /// Charges a connection that holds `held` bytes; `false` if the budget does not allow it.
+    /// Charges a connection that holds `held` bytes; `false` if the budget does not allow it. A connection that is the
+    /// only one to be charged is always allowed: a healthy client may ask for one reply larger than the budget.
     #[inline]
     pub(super) fn settle(&mut self, held: usize) -> bool {
         let due = held.saturating_sub(ALLOWANCE);
         if due > self.charged {
             let more = due - self.charged;
+            let before = self.budget.used.fetch_add(more, Ordering::Relaxed);
+            let alone = before == self.charged;
             self.charged = due;
-            return self.budget.used.fetch_add(more, Ordering::Relaxed) + more <= self.budget.limit;
+            return alone || before + more <= self.budget.limit;
         }
         if due < self.charged {
             self.budget.used.fetch_sub(self.charged - due, Ordering::Relaxed);
@@ -75,7 +78,7 @@ mod tests {
         assert!(second.settle(ALLOWANCE + 400));
         assert!(!second.settle(ALLOWANCE + 401), "over the budget");
         drop(second);
-        assert!(first.settle(ALLOWANCE + 1000));
+        assert!(first.settle(ALLOWANCE + 2000), "nobody else is charged");
         assert!(first.settle(10));
         assert_eq!(budget.used.load(Ordering::Relaxed), 0);
     }

@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 const BACKLOG: u32 = 4096;
 /// Out of file descriptors: how long to wait before the next attempt to accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// A line about refused connections at most this often.
+/// A line about refused, failed or closed connections at most this often each.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How the server treats connections.
@@ -38,7 +38,7 @@ pub struct Settings {
     /// Send small replies at once.
     pub no_delay: bool,
     /// How many bytes of large requests and unread replies all connections may hold together; a connection that would
-    /// go beyond it is closed.
+    /// go beyond it is closed unless it is the only one.
     pub max_held_bytes: usize,
 }
 
@@ -101,12 +101,13 @@ impl Server {
         let mut tasks = JoinSet::new();
         let mut refused = Throttle::default();
         let mut failed = Throttle::default();
+        let mut closed = Throttle::default();
         loop {
             tokio::select! {
                 () = &mut stopped => break,
                 Some(ended) = tasks.join_next() => {
                     connections.fetch_sub(1, Ordering::Relaxed);
-                    report(ended);
+                    report(ended, &mut closed);
                 }
                 accepted = listener.accept() => match accepted {
                     Ok((_, peer)) if tasks.len() >= settings.max_connections => {
@@ -140,27 +141,29 @@ async fn run<S: Service>(
     service: Arc<S>,
     charge: Charge,
     settings: Settings,
-) {
+) -> (SocketAddr, Closed) {
     if settings.no_delay
         && let Err(error) = stream.set_nodelay(true)
     {
         tracing::debug!(%peer, %error, "cannot set TCP_NODELAY");
     }
-    match Connection::new(stream, service, charge, settings.idle_timeout).await {
-        Closed::Frame(error) => {
-            tracing::info!(%peer, %error, "closed a connection that does not speak the protocol")
-        }
-        reason @ Closed::Overload => tracing::warn!(%peer, %reason, "closed a connection"),
-        reason => tracing::debug!(%peer, %reason, "connection closed"),
-    }
+    (peer, Connection::new(stream, service, charge, settings.idle_timeout).await)
 }
 
-/// A handler that panics costs its connection, not the server.
-fn report(ended: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = ended
-        && error.is_panic()
-    {
-        tracing::error!(%error, "a request handler panicked, its connection is closed");
+/// Says why a connection ended. Peers decide how often that happens, so what they cause is throttled.
+fn report(ended: Result<(SocketAddr, Closed), tokio::task::JoinError>, throttle: &mut Throttle) {
+    match ended {
+        Ok((peer, reason @ (Closed::Frame(_) | Closed::Overload))) => {
+            if throttle.allow() {
+                tracing::warn!(%peer, %reason, "closed a connection");
+            }
+        }
+        Ok((peer, reason)) => tracing::debug!(%peer, %reason, "connection closed"),
+        // A handler that panics costs its connection, not the server.
+        Err(error) if error.is_panic() => {
+            tracing::error!(%error, "a request handler panicked, its connection is closed");
+        }
+        Err(_) => {}
     }
 }
 

@@ -60,9 +60,9 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Starts at the beginning of `input`.
-    pub fn new(input: &'a [u8], width: Width) -> Self {
-        Self { rest: input, width, elements_left: MAX_ELEMENTS }
+    /// Starts at the beginning of `input`, which may have `max_elements` elements in all its containers.
+    pub fn new(input: &'a [u8], width: Width, max_elements: usize) -> Self {
+        Self { rest: input, width, elements_left: max_elements }
     }
 
     /// Sets the width of container lengths, known once the metainfo byte is read.

@@ -15,7 +15,7 @@ pub use io::{MAX_ELEMENTS, Reader, Width, Writer};
 pub use literal::{Literal, Shape};
 pub(crate) use macros::{wire_enum, wire_struct, wire_variant};
 pub use md5::head as md5_head;
-pub use values::Map;
+pub use values::{List, Map};
 
 /// Bit 0 of the code on the wire: a metainfo byte follows.
 const HAS_METAINFO: u32 = 1;
@@ -90,27 +90,32 @@ pub fn encode<T: Encode + ?Sized>(value: &T, form: Form, out: &mut Vec<u8>) {
         return;
     }
     let width = Width::for_length(value.largest());
-    let code = T::SHAPE.code;
+    append_head(T::SHAPE, form, width, out);
+    value.encode(&mut Writer::new(out, width));
+}
+
+/// Appends what stands before a payload: the code, and the metainfo byte and literal where they are needed.
+#[inline]
+pub(super) fn append_head(shape: &Shape, form: Form, width: Width, out: &mut Vec<u8>) {
     match form {
-        Form::Short if width == Width::One => out.extend_from_slice(&code.to_le_bytes()),
+        Form::Short if width == Width::One => out.extend_from_slice(&shape.code.to_le_bytes()),
         Form::Short => {
-            out.extend_from_slice(&(code | HAS_METAINFO).to_le_bytes());
+            out.extend_from_slice(&(shape.code | HAS_METAINFO).to_le_bytes());
             out.push(width.metainfo());
         }
         Form::Long => {
-            out.extend_from_slice(&(code | HAS_METAINFO).to_le_bytes());
+            out.extend_from_slice(&(shape.code | HAS_METAINFO).to_le_bytes());
             out.push(width.metainfo() | METAINFO_LITERAL);
-            out.extend_from_slice(T::SHAPE.literal.as_bytes());
+            out.extend_from_slice(shape.literal.as_bytes());
             out.push(0);
         }
     }
-    value.encode(&mut Writer::new(out, width));
 }
 
 /// Reads one value in either form and any width. Bytes after the value are ignored, as the reference does.
 #[inline]
 pub fn decode<'a, T: Decode<'a>>(body: &'a [u8]) -> Result<T, DecodeError> {
-    let mut reader = Reader::new(body, Width::One);
+    let mut reader = Reader::new(body, Width::One, MAX_ELEMENTS);
     if T::LITERAL.as_bytes().is_empty() {
         return T::decode(&mut reader);
     }

@@ -1,7 +1,6 @@
 //! How the built-in kinds of values travel: numbers, bool, byte strings, lists, optionals, maps, `expected`.
 
 use super::{Decode, DecodeError, Encode, Literal, Reader, Wire, Writer};
-use std::borrow::Cow;
 
 macro_rules! numbers {
     ($($number:ty = $literal:literal),*) => {$(
@@ -128,12 +127,59 @@ impl<'a, T: Decode<'a>> Decode<'a> for Vec<T> {
 }
 
 /// A list that the sender need not own: an answer can borrow what the handler holds on its stack.
-impl<T: Wire + Clone> Wire for Cow<'_, [T]> {
+///
+/// Like a `Cow` of a slice, but a list of things with a longer lifetime can stand for one with a shorter.
+#[derive(Clone)]
+pub enum List<'a, T> {
+    /// Somebody else's.
+    Borrowed(&'a [T]),
+    /// Its own; what decoding yields.
+    Owned(Vec<T>),
+}
+
+impl<T> std::ops::Deref for List<'_, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::Borrowed(items) => items,
+            Self::Owned(items) => items,
+        }
+    }
+}
+
+impl<'a, T> From<&'a [T]> for List<'a, T> {
+    fn from(items: &'a [T]) -> Self {
+        Self::Borrowed(items)
+    }
+}
+
+impl<T> From<Vec<T>> for List<'_, T> {
+    fn from(items: Vec<T>) -> Self {
+        Self::Owned(items)
+    }
+}
+
+impl<T: PartialEq> PartialEq for List<'_, T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: Eq> Eq for List<'_, T> {}
+
+impl<T: std::fmt::Debug> std::fmt::Debug for List<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: Wire> Wire for List<'_, T> {
     const LITERAL: Literal = Vec::<T>::LITERAL;
     const MIN_SIZE: usize = 1;
 }
 
-impl<T: Encode + Clone> Encode for Cow<'_, [T]> {
+impl<T: Encode> Encode for List<'_, T> {
     #[inline]
     fn largest(&self) -> usize {
         largest_of_list(self)
@@ -145,10 +191,10 @@ impl<T: Encode + Clone> Encode for Cow<'_, [T]> {
     }
 }
 
-impl<'a, T: Decode<'a> + Clone> Decode<'a> for Cow<'a, [T]> {
+impl<'a, T: Decode<'a>> Decode<'a> for List<'a, T> {
     #[inline]
     fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        Ok(Cow::Owned(Vec::decode(reader)?))
+        Ok(Self::Owned(Vec::decode(reader)?))
     }
 }
 
