@@ -39,7 +39,6 @@ provide() {
   local folder=$1 script=$2 name partial log
   [[ -d $folder ]] && return
   name=$(basename "$folder")
-  partial=$folder.partial
   log=$cache/log/$name.log
   mkdir -p "$cache/log"
   {
@@ -50,8 +49,9 @@ provide() {
     if [[ ! -d $folder ]]; then
       say "installing $name (log: $log)"
       SECONDS=0
-      rm -rf "$partial"
-      mkdir "$partial"
+      rm -rf "$folder".partial.*
+      partial=$(mktemp -d "$folder.partial.XXXXXX")
+      chmod 755 "$partial"
       if ! "$root/scripts/$script" "$partial" "$folder" >"$log" 2>&1 9>&-; then
         tail -n 40 "$log" >&2
         die "installing $name failed; the whole log is $log"
@@ -80,7 +80,8 @@ need_space() {
     die "disk space is short: $cache has $((free / 1024)) MiB left, $1 GiB are needed; set MOONKEEPER_CACHE to another disk"
 }
 
-has_library() { /sbin/ldconfig -p | grep -qF "$1 "; }
+# has_library NAME. Not a pipe into grep -q: that ends early, and the broken pipe would count as "no".
+has_library() { grep -qF "$1 " <<<"$(/sbin/ldconfig -p)"; }
 
 # need_packages: what comes from Debian, asked for by what is used of it, so that other systems can supply it their way
 need_packages() {
