@@ -9,5 +9,7 @@ impl Pattern {
         let text = std::str::from_utf8(text).map_err(|_| BadPattern)?;
         regex::bytes::RegexBuilder::new(text).unicode(false).build().map(Self).map_err(|_| BadPattern)
     }
-    pub fn is_match(&self, key: &[u8]) -> Result<bool, TooCostly> { Ok(self.0.is_match(key)) }
+    pub fn is_match(&self, key: &[u8]) -> Result<bool, TooCostly> {
+        Ok(self.0.is_match(key))
+    }
 }

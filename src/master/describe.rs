@@ -8,7 +8,7 @@ use crate::wire::messages::{
     BufferDescriptor, CopyStartResponse, GetReplicaListResponse, MemoryDescriptor, MoveStartResponse,
     ReplicaDescriptor, ReplicaLocation,
 };
-use crate::wire::struct_pack::{Encode, Literal, Wire, Writer};
+use crate::wire::struct_pack::{Encode, List, Literal, Wire, Writer};
 use crate::wire::types;
 
 /// What descriptors say of the transport: clients use their own, whatever this says, and the reference says this.
@@ -109,11 +109,11 @@ looks_like!(Listed, GetReplicaListResponse<'static>);
 
 impl Encode for Listed {
     fn largest(&self) -> usize {
-        List { id: self.id, size: self.size, replicas: &self.replicas }.largest()
+        Row { id: self.id, size: self.size, replicas: &self.replicas }.largest()
     }
 
     fn encode(&self, writer: &mut Writer<'_>) {
-        List { id: self.id, size: self.size, replicas: &self.replicas }.encode(writer);
+        Row { id: self.id, size: self.size, replicas: &self.replicas }.encode(writer);
         self.lease_ttl_ms.encode(writer);
         self.checksum.encode(writer);
     }
@@ -146,24 +146,24 @@ looks_like!(Located, Vec<ReplicaDescriptor<'static>>);
 
 impl Encode for Located {
     fn largest(&self) -> usize {
-        List { id: self.id, size: self.size, replicas: &self.replicas }.largest()
+        Row { id: self.id, size: self.size, replicas: &self.replicas }.largest()
     }
 
     fn encode(&self, writer: &mut Writer<'_>) {
-        List { id: self.id, size: self.size, replicas: &self.replicas }.encode(writer);
+        Row { id: self.id, size: self.size, replicas: &self.replicas }.encode(writer);
     }
 }
 
 /// A list of replicas of one object.
-struct List<'r> {
+struct Row<'r> {
     id: ObjectId,
     size: u64,
     replicas: &'r [Replica],
 }
 
-looks_like!(List<'_>, Vec<ReplicaDescriptor<'static>>);
+looks_like!(Row<'_>, Vec<ReplicaDescriptor<'static>>);
 
-impl Encode for List<'_> {
+impl Encode for Row<'_> {
     fn largest(&self) -> usize {
         let endpoints = self.replicas.iter().map(|replica| replica.segment.te_endpoint.len());
         endpoints.max().unwrap_or(0).max(self.replicas.len())
@@ -182,7 +182,9 @@ impl Encode for List<'_> {
 pub fn copy(begun: &Replicated) -> CopyStartResponse<'_> {
     CopyStartResponse {
         source: descriptor(begun.id, begun.size, &begun.source),
-        targets: begun.targets.iter().map(|target| descriptor(begun.id, begun.size, target)).collect(),
+        targets: List::Owned(
+            begun.targets.iter().map(|target| descriptor(begun.id, begun.size, target)).collect(),
+        ),
     }
 }
 

@@ -67,7 +67,8 @@ pub async fn run(settings: &Settings, stop: watch::Receiver<bool>) -> Result<(),
             max_retry_attempts: settings.tasks.max_retry_attempts,
         },
     };
-    let upkeep = Upkeep { engine, clock, liveness, client_ttl: settings.objects.client_ttl.as_millis() as u64 };
+    let upkeep =
+        Upkeep { engine, clock, liveness, client_ttl: settings.objects.client_ttl.as_millis() as u64 };
     let upkeep = tokio::spawn(upkeep.run(stop.clone()));
     server.serve(Arc::new(MasterService::new(handlers)), stop).await;
     // It ends by the same word; a panic in it is logged where it happens.

@@ -141,8 +141,6 @@ wire_enum! {
     }
 }
 
-
-
 #[cfg(test)]
 mod tests {
     use super::{ErrorCode, ReplicaType, Uuid};

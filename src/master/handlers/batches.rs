@@ -7,8 +7,9 @@ use crate::engine::{Engine, Sequencer};
 use crate::master::describe::{Listed, Located};
 use crate::wire::functions::{Rpc, encode_response};
 use crate::wire::messages::{
-    BatchPutEndRequest, BatchPutRevokeRequest, BatchRemoveRequest, BatchReplicaClearRequest, BatchStartRequest,
-    BatchUpsertEndRequest, BatchUpsertRevokeRequest, KeysRequest, ObjectMeta, ReplicateConfig,
+    BatchPutEndRequest, BatchPutRevokeRequest, BatchRemoveRequest, BatchReplicaClearRequest,
+    BatchStartRequest, BatchUpsertEndRequest, BatchUpsertRevokeRequest, KeysRequest, ObjectMeta,
+    ReplicateConfig,
 };
 use crate::wire::types::{ErrorCode, Expected, ReplicaType, Uuid};
 
@@ -54,7 +55,11 @@ impl Handlers {
         reply_batch::<F, _>(&all.results, all.depends_on, out)
     }
 
-    pub(super) fn batch_get_replica_list<F: Rpc>(&self, request: KeysRequest<'_>, out: &mut Vec<u8>) -> Handled {
+    pub(super) fn batch_get_replica_list<F: Rpc>(
+        &self,
+        request: KeysRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Handled {
         let now = self.now();
         let lease_ttl = self.engine.rules.lease_ttl;
         let mut all = Results::with_room(request.keys.len());
@@ -66,15 +71,28 @@ impl Handlers {
         reply_batch::<F, _>(&all.results, all.depends_on, out)
     }
 
-    pub(super) fn batch_put_start<F: Rpc>(&self, request: BatchStartRequest<'_>, out: &mut Vec<u8>) -> Handled {
+    pub(super) fn batch_put_start<F: Rpc>(
+        &self,
+        request: BatchStartRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Handled {
         self.batch_start::<F>(&request, false, out)
     }
 
-    pub(super) fn batch_upsert_start<F: Rpc>(&self, request: BatchStartRequest<'_>, out: &mut Vec<u8>) -> Handled {
+    pub(super) fn batch_upsert_start<F: Rpc>(
+        &self,
+        request: BatchStartRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Handled {
         self.batch_start::<F>(&request, true, out)
     }
 
-    fn batch_start<F: Rpc>(&self, request: &BatchStartRequest<'_>, upsert: bool, out: &mut Vec<u8>) -> Handled {
+    fn batch_start<F: Rpc>(
+        &self,
+        request: &BatchStartRequest<'_>,
+        upsert: bool,
+        out: &mut Vec<u8>,
+    ) -> Handled {
         let items = request.keys.len();
         let groups = request.config.group_ids.as_deref();
         if request.slice_lengths.len() != items || groups.is_some_and(|groups| groups.len() != items) {
@@ -116,11 +134,24 @@ impl Handlers {
         all
     }
 
-    pub(super) fn batch_put_end<F: Rpc>(&self, request: BatchPutEndRequest<'_>, out: &mut Vec<u8>) -> Handled {
-        self.batch_end::<F>(request.client_id, &request.object_metas, config::types(request.replica_type), out)
+    pub(super) fn batch_put_end<F: Rpc>(
+        &self,
+        request: BatchPutEndRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Handled {
+        self.batch_end::<F>(
+            request.client_id,
+            &request.object_metas,
+            config::types(request.replica_type),
+            out,
+        )
     }
 
-    pub(super) fn batch_upsert_end<F: Rpc>(&self, request: BatchUpsertEndRequest<'_>, out: &mut Vec<u8>) -> Handled {
+    pub(super) fn batch_upsert_end<F: Rpc>(
+        &self,
+        request: BatchUpsertEndRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Handled {
         self.batch_end::<F>(request.client_id, &request.object_metas, config::types(ReplicaType::ALL), out)
     }
 
@@ -136,9 +167,15 @@ impl Handlers {
         })
     }
 
-    pub(super) fn batch_put_revoke<F: Rpc>(&self, request: BatchPutRevokeRequest<'_>, out: &mut Vec<u8>) -> Handled {
+    pub(super) fn batch_put_revoke<F: Rpc>(
+        &self,
+        request: BatchPutRevokeRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Handled {
         let types = config::types(request.replica_type);
-        self.in_turns::<F, _>(&request.keys, out, |sequencer, key| sequencer.revoke(request.client_id, key, types))
+        self.in_turns::<F, _>(&request.keys, out, |sequencer, key| {
+            sequencer.revoke(request.client_id, key, types)
+        })
     }
 
     pub(super) fn batch_upsert_revoke<F: Rpc>(
@@ -147,7 +184,9 @@ impl Handlers {
         out: &mut Vec<u8>,
     ) -> Handled {
         let types = config::types(ReplicaType::ALL);
-        self.in_turns::<F, _>(&request.keys, out, |sequencer, key| sequencer.revoke(request.client_id, key, types))
+        self.in_turns::<F, _>(&request.keys, out, |sequencer, key| {
+            sequencer.revoke(request.client_id, key, types)
+        })
     }
 
     /// Runs one operation for each item, a number of them under one hold of the sequencer.

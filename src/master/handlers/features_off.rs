@@ -6,8 +6,8 @@ use crate::engine::types::{Answer, SequenceId};
 use crate::wire::functions::Rpc;
 use crate::wire::messages::{
     BatchEvictDiskReplicaRequest, ClientKeyRequest, EvictDiskReplicaRequest, NoArguments, NoFSegment,
-    NoFSegmentOwnerInfo, NotifyOffloadSuccessRequest, OffloadRequest, OffloadTaskItem, PromotionAllocStartRequest,
-    PromotionAllocStartResponse, ReportSsdCapacityRequest,
+    NoFSegmentOwnerInfo, NotifyOffloadSuccessRequest, OffloadRequest, OffloadTaskItem,
+    PromotionAllocStartRequest, PromotionAllocStartResponse, ReportSsdCapacityRequest,
 };
 use crate::wire::types::{ErrorCode, ReplicaType, Uuid};
 
@@ -40,7 +40,11 @@ impl Handlers {
         constant::<F, bool>(Err(ErrorCode::SEGMENT_NOT_FOUND), out)
     }
 
-    pub(super) fn report_ssd_capacity<F: Rpc>(&self, request: ReportSsdCapacityRequest, out: &mut Vec<u8>) -> Handled {
+    pub(super) fn report_ssd_capacity<F: Rpc>(
+        &self,
+        request: ReportSsdCapacityRequest,
+        out: &mut Vec<u8>,
+    ) -> Handled {
         let code = if request.ssd_total_capacity_bytes < 0 {
             ErrorCode::INVALID_PARAMS
         } else {
@@ -68,16 +72,28 @@ impl Handlers {
         reply::<F, _>(never, out)
     }
 
-    pub(super) fn notify_promotion_success<F: Rpc>(&self, request: ClientKeyRequest<'_>, out: &mut Vec<u8>) -> Handled {
+    pub(super) fn notify_promotion_success<F: Rpc>(
+        &self,
+        request: ClientKeyRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Handled {
         let (code, depends_on) = self.on_disk_only(request.key);
         reply::<F, ()>(Answer::refuse(code, depends_on), out)
     }
 
-    pub(super) fn notify_promotion_failure<F: Rpc>(&self, request: ClientKeyRequest<'_>, out: &mut Vec<u8>) -> Handled {
+    pub(super) fn notify_promotion_failure<F: Rpc>(
+        &self,
+        request: ClientKeyRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Handled {
         reply::<F, ()>(self.if_present(request.key), out)
     }
 
-    pub(super) fn evict_disk_replica<F: Rpc>(&self, request: EvictDiskReplicaRequest<'_>, out: &mut Vec<u8>) -> Handled {
+    pub(super) fn evict_disk_replica<F: Rpc>(
+        &self,
+        request: EvictDiskReplicaRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Handled {
         reply::<F, ()>(self.evict_from_disk(request.key, request.replica_type), out)
     }
 

@@ -63,7 +63,11 @@ impl Handled {
     }
 
     fn batch(items: usize, failed: usize, depends_on: SequenceId) -> Self {
-        Self { outcome: Outcome::Ready { depends_on: depends_on.0 }, items: items as u32, failed: failed as u32 }
+        Self {
+            outcome: Outcome::Ready { depends_on: depends_on.0 },
+            items: items as u32,
+            failed: failed as u32,
+        }
     }
 }
 

@@ -74,7 +74,8 @@ impl Handlers {
 
     pub(super) fn revoke<F: Rpc>(&self, request: RevokeRequest<'_>, out: &mut Vec<u8>) -> Handled {
         let types: ReplicaTypes = config::types(request.replica_type);
-        let answer: Answer<()> = self.engine.sequencer(self.now()).revoke(request.client_id, request.key, types);
+        let answer: Answer<()> =
+            self.engine.sequencer(self.now()).revoke(request.client_id, request.key, types);
         reply::<F, _>(answer, out)
     }
 

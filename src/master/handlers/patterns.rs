@@ -56,7 +56,11 @@ impl Handlers {
         })
     }
 
-    pub(super) fn get_replica_list_by_regex<F: Rpc>(&self, request: KeyRequest<'_>, out: &mut Vec<u8>) -> Handled {
+    pub(super) fn get_replica_list_by_regex<F: Rpc>(
+        &self,
+        request: KeyRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Handled {
         let Ok(pattern) = Pattern::parse(request.key) else {
             return constant::<F, Map<&[u8], Located>>(Err(INVALID), out);
         };

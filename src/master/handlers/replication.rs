@@ -12,8 +12,8 @@ use crate::master::describe;
 use crate::wire::functions::{Rpc, encode_response};
 use crate::wire::messages::{
     ClientKeyRequest, CopyStartRequest, CopyStartResponse, CreateCopyTaskRequest, CreateMoveTaskRequest,
-    DynamicReplicaCopyFinishRequest, DynamicReplicaCopyStartRequest, FetchTasksRequest, MarkTaskToCompleteRequest,
-    MoveStartRequest, QueryTaskResponse, TaskAssignment,
+    DynamicReplicaCopyFinishRequest, DynamicReplicaCopyStartRequest, FetchTasksRequest,
+    MarkTaskToCompleteRequest, MoveStartRequest, QueryTaskResponse, TaskAssignment,
 };
 use crate::wire::types::{ErrorCode, TaskStatus, TaskType, Uuid};
 
@@ -26,7 +26,14 @@ const TENANT: &[u8] = b"default";
 impl Handlers {
     pub(super) fn copy_start<F: Rpc>(&self, request: CopyStartRequest<'_>, out: &mut Vec<u8>) -> Handled {
         let lease = DynamicLease::default();
-        self.begin_copy::<F>(request.client_id, request.key, request.src_segment, &request.tgt_segments, lease, out)
+        self.begin_copy::<F>(
+            request.client_id,
+            request.key,
+            request.src_segment,
+            &request.tgt_segments,
+            lease,
+            out,
+        )
     }
 
     pub(super) fn dynamic_copy_start<F: Rpc>(
@@ -38,7 +45,14 @@ impl Handlers {
             id: request.dynamic_replication_lease_id,
             epoch: request.dynamic_replication_version_epoch,
         };
-        self.begin_copy::<F>(request.client_id, request.key, request.src_segment, &request.tgt_segments, lease, out)
+        self.begin_copy::<F>(
+            request.client_id,
+            request.key,
+            request.src_segment,
+            &request.tgt_segments,
+            lease,
+            out,
+        )
     }
 
     fn begin_copy<F: Rpc>(
@@ -145,7 +159,11 @@ impl Handlers {
         Handled::one(result.is_err(), answer.depends_on)
     }
 
-    pub(super) fn create_copy_task<F: Rpc>(&self, request: CreateCopyTaskRequest<'_>, out: &mut Vec<u8>) -> Handled {
+    pub(super) fn create_copy_task<F: Rpc>(
+        &self,
+        request: CreateCopyTaskRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Handled {
         if !tellable(request.key, &request.targets) {
             return constant::<F, Uuid>(Err(INVALID), out);
         }
@@ -155,12 +173,17 @@ impl Handlers {
         reply::<F, _>(answer, out)
     }
 
-    pub(super) fn create_move_task<F: Rpc>(&self, request: CreateMoveTaskRequest<'_>, out: &mut Vec<u8>) -> Handled {
+    pub(super) fn create_move_task<F: Rpc>(
+        &self,
+        request: CreateMoveTaskRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Handled {
         if !tellable(request.key, &[request.source, request.target]) {
             return constant::<F, Uuid>(Err(INVALID), out);
         }
         let mut sequencer = self.engine.sequencer(self.now());
-        let answer = sequencer.create_move_task(new_id(), request.key, TENANT, request.source, request.target);
+        let answer =
+            sequencer.create_move_task(new_id(), request.key, TENANT, request.source, request.target);
         drop(sequencer);
         reply::<F, _>(answer, out)
     }

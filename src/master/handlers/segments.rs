@@ -37,7 +37,11 @@ impl Handlers {
         constant::<F, &[u8]>(Ok(&self.told.fsdir), out)
     }
 
-    pub(super) fn mount_segment<F: Rpc>(&self, request: MountSegmentRequest<'_>, out: &mut Vec<u8>) -> Handled {
+    pub(super) fn mount_segment<F: Rpc>(
+        &self,
+        request: MountSegmentRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Handled {
         let spec = spec(&request.segment);
         if too_long(&spec) {
             return constant::<F, ()>(Err(ErrorCode::INVALID_PARAMS), out);
@@ -57,7 +61,11 @@ impl Handlers {
         reply::<F, _>(answer, out)
     }
 
-    pub(super) fn remount_segment<F: Rpc>(&self, request: ReMountSegmentRequest<'_>, out: &mut Vec<u8>) -> Handled {
+    pub(super) fn remount_segment<F: Rpc>(
+        &self,
+        request: ReMountSegmentRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Handled {
         let specs: Vec<SegmentSpec<'_>> = request.segments.iter().map(spec).collect();
         if specs.iter().any(too_long) {
             return constant::<F, ()>(Err(ErrorCode::INVALID_PARAMS), out);
@@ -72,7 +80,11 @@ impl Handlers {
         reply::<F, _>(answer, out)
     }
 
-    pub(super) fn unmount_segment<F: Rpc>(&self, request: UnmountSegmentRequest, out: &mut Vec<u8>) -> Handled {
+    pub(super) fn unmount_segment<F: Rpc>(
+        &self,
+        request: UnmountSegmentRequest,
+        out: &mut Vec<u8>,
+    ) -> Handled {
         let answer = self.engine.sequencer(self.now()).unmount(request.segment_id);
         tracing::info!(client = %request.client_id, segment = %request.segment_id, "segment unmounted");
         reply::<F, _>(answer, out)
