@@ -1,4 +1,7 @@
 //! placeholder
 
 pub mod flags;
+pub mod http;
+pub mod metadata_server;
+pub mod metrics;
 pub mod settings;
