@@ -7,5 +7,8 @@ pub mod handlers;
 pub mod liveness;
 pub mod run;
 pub mod service;
+pub mod http;
+pub mod metadata_server;
+pub mod metrics;
 pub mod settings;
 pub mod upkeep;
