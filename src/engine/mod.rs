@@ -1,3 +1,4 @@
 //! The state machine: objects, segments, clients, leases, eviction, allocation. No I/O, no clock, no async.
 
 pub mod extents;
+pub mod pattern;
