@@ -1,0 +1,13 @@
+//! The requests and responses of all functions.
+//!
+//! A field's position is its position on the wire; names do not travel. Functions with the same arguments share a
+//! request type. `objects` has what describes objects, segments and tasks, `requests` the arguments of calls,
+//! `responses` their answers.
+
+mod objects;
+mod requests;
+mod responses;
+
+pub use objects::*;
+pub use requests::*;
+pub use responses::*;

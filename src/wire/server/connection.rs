@@ -1,0 +1,382 @@
+//! One connection: a future that reads, calls, and writes.
+//!
+//! Buffers belong to the thread, not to the connection: whatever one read brings is handled at once, all replies go
+//! out with one write, and only what is left over (a partial request, bytes the socket did not take) is copied to the
+//! connection. So an idle connection holds no buffer at all, and a call allocates nothing.
+
+use super::budget::Charge;
+use super::parked::Parked;
+use super::service::{BoxFuture, Outcome, Service};
+use crate::wire::frame::{self, FrameError, RequestHeader};
+use crate::wire::functions::Function;
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+
+/// How much one read takes. Some hundred small requests; also what a connection can hold back in whole requests.
+const READ_CHUNK: usize = 32 << 10;
+/// While more reply bytes than this wait for the peer or for the log, no further request of the connection is started:
+/// what a client that never reads can make the master hold, besides one reply.
+const OUTPUT_LIMIT: usize = 32 << 10;
+/// How many calls of one connection may be under way outside its loop.
+const LATER_LIMIT: usize = 64;
+/// A thread keeps its output buffer up to this size; a rare huge reply is not kept for ever.
+const KEPT_SCRATCH: usize = 1 << 20;
+
+struct Scratch {
+    input: Box<[u8]>,
+    output: Vec<u8>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> =
+        RefCell::new(Scratch { input: vec![0; READ_CHUNK].into_boxed_slice(), output: Vec::new() });
+}
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Closed {
+    #[error("the peer closed the connection")]
+    ByPeer,
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    #[error("no request came within the timeout")]
+    Idle,
+    #[error("this master no longer leads")]
+    NotLeading,
+    #[error("large requests and unread replies of all connections take too much memory")]
+    Overload,
+}
+
+struct LaterReply {
+    sequence: u32,
+    reply: BoxFuture<(Vec<u8>, u64)>,
+}
+
+struct IdleTimer {
+    limit: Duration,
+    last_request: Instant,
+    sleep: Pin<Box<Sleep>>,
+}
+
+/// The future of one connection. It ends when the connection does.
+pub(super) struct Connection<S> {
+    stream: TcpStream,
+    service: Arc<S>,
+    /// Received and not yet handled: a partial request, or requests that may not start yet.
+    input: Vec<u8>,
+    /// Replies that the socket has not taken yet, from `written` on.
+    output: Vec<u8>,
+    written: usize,
+    /// The durable prefix when it was last looked at; it only grows.
+    durable: u64,
+    parked: Parked,
+    later: Vec<LaterReply>,
+    capacity: Option<BoxFuture<()>>,
+    idle: Option<IdleTimer>,
+    charge: Charge,
+    /// Set when the input makes no sense: what was answered before is still sent.
+    broken: Option<FrameError>,
+}
+
+impl<S: Service> Connection<S> {
+    /// Serves `stream` with `service`.
+    pub(super) fn new(
+        stream: TcpStream,
+        service: Arc<S>,
+        charge: Charge,
+        idle_timeout: Option<Duration>,
+    ) -> Self {
+        let idle = idle_timeout.map(|limit| IdleTimer {
+            limit,
+            last_request: Instant::now(),
+            sleep: Box::pin(tokio::time::sleep(limit)),
+        });
+        Self {
+            stream,
+            service,
+            input: Vec::new(),
+            output: Vec::new(),
+            written: 0,
+            durable: 0,
+            parked: Parked::default(),
+            later: Vec::new(),
+            capacity: None,
+            idle,
+            charge,
+            broken: None,
+        }
+    }
+
+    fn drive(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Poll<Closed> {
+        let Scratch { input, output } = scratch;
+        loop {
+            self.collect_later(cx, output);
+            self.parked.release(&*self.service, cx, output);
+            if let Err(closed) = self.flush(cx, output) {
+                return Poll::Ready(closed);
+            }
+            if let Some(error) = self.broken {
+                return Poll::Ready(Closed::Frame(error));
+            }
+            if self.is_idle_too_long(cx) {
+                return Poll::Ready(Closed::Idle);
+            }
+            if !self.may_start(cx) {
+                return Poll::Pending;
+            }
+            if self.has_request() {
+                let buffered = std::mem::take(&mut self.input);
+                let used = self.handle(&buffered, output);
+                self.keep(buffered, used);
+                continue;
+            }
+            let mut read = ReadBuf::new(input);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut read) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(error)) => return Poll::Ready(Closed::Io(error)),
+                Poll::Ready(Ok(())) if read.filled().is_empty() => return Poll::Ready(Closed::ByPeer),
+                Poll::Ready(Ok(())) => {}
+            }
+            if self.input.is_empty() {
+                let used = self.handle(read.filled(), output);
+                self.input.extend_from_slice(&read.filled()[used..]);
+            } else {
+                self.append_input(read.filled());
+            }
+        }
+    }
+
+    /// Handles every whole request in `input` that may start; says how many bytes they had.
+    fn handle(&mut self, input: &[u8], out: &mut Vec<u8>) -> usize {
+        let mut used = 0;
+        while out.len() + self.parked.bytes() <= OUTPUT_LIMIT && self.later.len() < LATER_LIMIT {
+            let rest = &input[used..];
+            let header = match RequestHeader::parse(rest) {
+                Ok(Some(header)) if rest.len() >= header.frame_length() => header,
+                Ok(_) => break,
+                Err(error) => {
+                    self.broken = Some(error);
+                    break;
+                }
+            };
+            let body = &rest[frame::REQUEST_HEADER..frame::REQUEST_HEADER + header.length as usize];
+            if !self.start(header, body, out) {
+                break;
+            }
+            used += header.frame_length();
+        }
+        if used > 0
+            && let Some(idle) = &mut self.idle
+        {
+            idle.last_request = Instant::now();
+        }
+        used
+    }
+
+    /// Starts one call; `false` if it cannot start yet.
+    #[inline]
+    fn start(&mut self, header: RequestHeader, body: &[u8], out: &mut Vec<u8>) -> bool {
+        let sequence = header.sequence;
+        let Some(function) = Function::from_id(header.function_id) else {
+            let message = "the rpc function not registered";
+            frame::append_error(out, sequence, frame::FUNCTION_NOT_REGISTERED, message);
+            return true;
+        };
+        let start = frame::begin_response(out);
+        match self.service.call(function, body, out) {
+            Outcome::Ready { depends_on } => self.finish(start, sequence, depends_on, out),
+            Outcome::Busy => {
+                out.truncate(start);
+                self.capacity = Some(self.service.capacity());
+                return false;
+            }
+            Outcome::Later(reply) => {
+                out.truncate(start);
+                self.later.push(LaterReply { sequence, reply });
+            }
+            Outcome::Error { code, message } => {
+                out.truncate(start);
+                frame::append_error(out, sequence, code, message);
+            }
+        }
+        true
+    }
+
+    /// Completes the reply that starts at `start` of `out`, and parks it if the log is not that far.
+    #[inline]
+    fn finish(&mut self, start: usize, sequence: u32, depends_on: u64, out: &mut Vec<u8>) {
+        frame::finish_response(out, start, sequence);
+        if depends_on > self.durable {
+            self.durable = self.service.durable();
+            if depends_on > self.durable {
+                self.parked.push(depends_on, &out[start..]);
+                out.truncate(start);
+            }
+        }
+    }
+
+    fn collect_later(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) {
+        let mut index = 0;
+        while index < self.later.len() {
+            let Poll::Ready((body, depends_on)) = self.later[index].reply.as_mut().poll(cx) else {
+                index += 1;
+                continue;
+            };
+            let sequence = self.later.swap_remove(index).sequence;
+            let start = frame::begin_response(out);
+            out.extend_from_slice(&body);
+            self.finish(start, sequence, depends_on, out);
+        }
+        if self.later.is_empty() && self.later.capacity() > 0 {
+            self.later = Vec::new();
+        }
+    }
+
+    /// Writes what waits and then `out`; what the socket does not take is kept, and `out` is empty afterwards.
+    fn flush(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Result<(), Closed> {
+        if !self.output.is_empty() {
+            self.written += write_some(&mut self.stream, &*self.service, cx, &self.output[self.written..])?;
+            if self.written < self.output.len() {
+                if !out.is_empty() {
+                    self.output.drain(..self.written);
+                    self.written = 0;
+                    self.output.extend_from_slice(out);
+                    out.clear();
+                }
+                return Ok(());
+            }
+            self.output = Vec::new();
+            self.written = 0;
+        }
+        if out.is_empty() {
+            return Ok(());
+        }
+        let sent = write_some(&mut self.stream, &*self.service, cx, out)?;
+        if sent < out.len() {
+            if out.len() > KEPT_SCRATCH {
+                self.output = std::mem::take(out);
+                self.written = sent;
+                return Ok(());
+            }
+            self.output = out[sent..].to_vec();
+        }
+        out.clear();
+        if out.capacity() > KEPT_SCRATCH {
+            out.shrink_to(KEPT_SCRATCH);
+        }
+        Ok(())
+    }
+
+    /// Whether another request may start. If not, the task is woken when that can change.
+    fn may_start(&mut self, cx: &mut Context<'_>) -> bool {
+        if let Some(capacity) = &mut self.capacity {
+            if capacity.as_mut().poll(cx).is_pending() {
+                return false;
+            }
+            self.capacity = None;
+        }
+        self.output.len() - self.written + self.parked.bytes() <= OUTPUT_LIMIT
+            && self.later.len() < LATER_LIMIT
+    }
+
+    /// Whether `input` starts with a whole request, or with something that is none.
+    fn has_request(&self) -> bool {
+        match RequestHeader::parse(&self.input) {
+            Ok(Some(header)) => self.input.len() >= header.frame_length(),
+            Ok(None) => false,
+            Err(_) => true,
+        }
+    }
+
+    /// Keeps what `handle` left of a buffer, in no more memory than it needs.
+    fn keep(&mut self, mut buffered: Vec<u8>, used: usize) {
+        if used == 0 {
+            self.input = buffered;
+        } else if used < buffered.len() {
+            buffered.drain(..used);
+            buffered.shrink_to_fit();
+            self.input = buffered;
+        }
+    }
+
+    /// Appends to a partial request. The buffer doubles up to what the request needs, never by what its header only
+    /// promises.
+    fn append_input(&mut self, more: &[u8]) {
+        if let Ok(Some(header)) = RequestHeader::parse(&self.input) {
+            let missing = header.frame_length().saturating_sub(self.input.len());
+            let doubled = self.input.len().max(more.len());
+            self.input.reserve_exact(missing.min(doubled).max(more.len()));
+        }
+        self.input.extend_from_slice(more);
+    }
+
+    /// Bytes of memory that this connection keeps while it waits.
+    fn held(&self) -> usize {
+        self.input.capacity() + self.output.capacity() + self.parked.bytes()
+    }
+
+    fn is_idle_too_long(&mut self, cx: &mut Context<'_>) -> bool {
+        let waiting = self.capacity.is_some() || !self.parked.is_empty() || !self.later.is_empty();
+        let Some(idle) = &mut self.idle else { return false };
+        while idle.sleep.as_mut().poll(cx).is_ready() {
+            if waiting {
+                // The peer waits for us, not we for it.
+                idle.last_request = Instant::now();
+            }
+            let deadline = idle.last_request + idle.limit;
+            if deadline <= Instant::now() {
+                return true;
+            }
+            idle.sleep.as_mut().reset(deadline);
+        }
+        false
+    }
+}
+
+/// Writes until all is written or the socket is full; says how much was.
+fn write_some<S: Service>(
+    stream: &mut TcpStream,
+    service: &S,
+    cx: &mut Context<'_>,
+    bytes: &[u8],
+) -> Result<usize, Closed> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        if !service.may_write() {
+            return Err(Closed::NotLeading);
+        }
+        match Pin::new(&mut *stream).poll_write(cx, &bytes[sent..]) {
+            Poll::Pending => break,
+            Poll::Ready(Ok(0)) => return Err(Closed::ByPeer),
+            Poll::Ready(Ok(count)) => sent += count,
+            Poll::Ready(Err(error)) => return Err(Closed::Io(error)),
+        }
+    }
+    Ok(sent)
+}
+
+impl<S: Service> Future for Connection<S> {
+    type Output = Closed;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Closed> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            // A handler that panicked may have left a reply of another connection here.
+            scratch.output.clear();
+            let this = &mut *self;
+            let driven = this.drive(cx, scratch);
+            if driven.is_pending() && !this.charge.settle(this.held()) {
+                return Poll::Ready(Closed::Overload);
+            }
+            driven
+        })
+    }
+}

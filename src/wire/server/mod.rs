@@ -1,0 +1,185 @@
+//! The TCP server: accepts connections and runs one task for each.
+//!
+//! It frames requests, hands them to a [`Service`] in the order of their arrival, and sends the replies when they may
+//! be sent. It knows nothing of what a call means.
+
+mod budget;
+mod connection;
+mod parked;
+mod service;
+
+pub use service::{BoxFuture, Outcome, Service};
+
+use budget::{Budget, Charge};
+use connection::{Closed, Connection};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// Connections that the kernel holds for us until they are accepted: thousands of clients reconnect at once after a
+/// failover.
+const BACKLOG: u32 = 4096;
+/// Out of file descriptors: how long to wait before the next attempt to accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// A line about refused, failed or closed connections at most this often each.
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How the server treats connections.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Connections beyond this many are closed at once.
+    pub max_connections: usize,
+    /// Connections from which no request came for so long are closed.
+    pub idle_timeout: Option<Duration>,
+    /// Send small replies at once.
+    pub no_delay: bool,
+    /// How many bytes of large requests and unread replies all connections may hold together; a connection that would
+    /// go beyond it is closed unless it is the only one.
+    pub max_held_bytes: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { max_connections: 20_000, idle_timeout: None, no_delay: true, max_held_bytes: 512 << 20 }
+    }
+}
+
+/// Why the server could not start.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address}: {source}")]
+pub struct BindError {
+    address: SocketAddr,
+    source: std::io::Error,
+}
+
+/// A server whose port is open and whose calls nobody answers yet.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    settings: Settings,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Server {
+    /// Opens the port. Must be called inside a tokio runtime.
+    pub fn bind(address: SocketAddr, settings: Settings) -> Result<Self, BindError> {
+        let open = || {
+            let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+            // A master that restarts must get its port back while old connections linger.
+            socket.set_reuseaddr(true)?;
+            socket.bind(address)?;
+            let listener = socket.listen(BACKLOG)?;
+            let address = listener.local_addr()?;
+            Ok((listener, address))
+        };
+        let (listener, address) = open().map_err(|source| BindError { address, source })?;
+        Ok(Self { listener, address, settings, connections: Arc::default() })
+    }
+
+    /// Where the server listens; names the port when 0 was asked for.
+    pub fn local_address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A counter of open connections that stays valid while the server runs.
+    pub fn connections(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.connections)
+    }
+
+    /// Serves until `stop` says true or its sender is gone; then the port and all connections are closed, and no byte
+    /// is sent any more when this returns.
+    pub async fn serve<S: Service>(self, service: Arc<S>, mut stop: watch::Receiver<bool>) {
+        let Self { listener, settings, connections, .. } = self;
+        let stopped = async move { drop(stop.wait_for(|stop| *stop).await) };
+        tokio::pin!(stopped);
+        let budget = Budget::new(settings.max_held_bytes);
+        let mut tasks = JoinSet::new();
+        let mut refused = Throttle::default();
+        let mut failed = Throttle::default();
+        let mut closed = Throttle::default();
+        loop {
+            tokio::select! {
+                () = &mut stopped => break,
+                Some(ended) = tasks.join_next() => {
+                    connections.fetch_sub(1, Ordering::Relaxed);
+                    report(ended, &mut closed);
+                }
+                accepted = listener.accept() => match accepted {
+                    Ok((_, peer)) if tasks.len() >= settings.max_connections => {
+                        if refused.allow() {
+                            tracing::warn!(%peer, limit = settings.max_connections, "refused a connection, too many are open");
+                        }
+                    }
+                    Ok((stream, peer)) => {
+                        connections.fetch_add(1, Ordering::Relaxed);
+                        let charge = Charge::new(Arc::clone(&budget));
+                        tasks.spawn(run(stream, peer, Arc::clone(&service), charge, settings.clone()));
+                    }
+                    Err(error) => {
+                        if failed.allow() {
+                            tracing::warn!(%error, "cannot accept a connection");
+                        }
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                }
+            }
+        }
+        drop(listener);
+        tasks.shutdown().await;
+        connections.store(0, Ordering::Relaxed);
+    }
+}
+
+async fn run<S: Service>(
+    stream: TcpStream,
+    peer: SocketAddr,
+    service: Arc<S>,
+    charge: Charge,
+    settings: Settings,
+) -> (SocketAddr, Closed) {
+    if settings.no_delay
+        && let Err(error) = stream.set_nodelay(true)
+    {
+        tracing::debug!(%peer, %error, "cannot set TCP_NODELAY");
+    }
+    (peer, Connection::new(stream, service, charge, settings.idle_timeout).await)
+}
+
+/// Says why a connection ended. Peers decide how often that happens, so what they cause is throttled.
+fn report(ended: Result<(SocketAddr, Closed), tokio::task::JoinError>, throttle: &mut Throttle) {
+    match ended {
+        Ok((peer, reason @ (Closed::Frame(_) | Closed::Overload))) => {
+            if throttle.allow() {
+                tracing::warn!(%peer, %reason, "closed a connection");
+            }
+        }
+        Ok((peer, reason)) => tracing::debug!(%peer, %reason, "connection closed"),
+        // A handler that panics costs its connection, not the server.
+        Err(error) if error.is_panic() => {
+            tracing::error!(%error, "a request handler panicked, its connection is closed");
+        }
+        Err(_) => {}
+    }
+}
+
+/// Lets a log line through at most once in [`LOG_INTERVAL`].
+#[derive(Default)]
+struct Throttle {
+    last: Option<Instant>,
+}
+
+impl Throttle {
+    fn allow(&mut self) -> bool {
+        let now = Instant::now();
+        let allowed = self.last.is_none_or(|last| now.duration_since(last) >= LOG_INTERVAL);
+        if allowed {
+            self.last = Some(now);
+        }
+        allowed
+    }
+}

@@ -1,0 +1,136 @@
+//! A service for tests: what a call does is written in its key.
+
+use moonkeeper::wire::frame::INVALID_RPC_ARGUMENTS;
+use moonkeeper::wire::functions::{Function, decode_request, encode_response, rpc};
+use moonkeeper::wire::messages::{KeyRequest, ReplicaDescriptor};
+use moonkeeper::wire::server::{BoxFuture, Outcome, Server, Service, Settings};
+use moonkeeper::wire::struct_pack::{Form, Map};
+use moonkeeper::wire::types::Expected;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Answers ExistKey with true. Keys with a meaning: `busy...` (refused until `capacity` is true), `wait N ...` (the
+/// reply depends on sequence id N), `later...` (answered outside the loop when `later` is true), `panic`.
+/// GetReplicaListByRegex answers with as many bytes as its key says.
+pub struct Scripted {
+    /// The keys of calls in the order in which they started.
+    pub started: Mutex<Vec<Vec<u8>>>,
+    /// The durable prefix.
+    pub durable: watch::Sender<u64>,
+    /// Whether busy calls may start.
+    pub capacity: watch::Sender<bool>,
+    /// Whether later calls may end.
+    pub later: watch::Sender<bool>,
+    /// Whether this master leads.
+    pub leads: AtomicBool,
+}
+
+impl Scripted {
+    /// Nothing durable, no capacity, leading.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            started: Mutex::default(),
+            durable: watch::Sender::new(0),
+            capacity: watch::Sender::new(false),
+            later: watch::Sender::new(false),
+            leads: AtomicBool::new(true),
+        })
+    }
+
+    fn exist_key(&self, body: &[u8], out: &mut Vec<u8>) -> Outcome {
+        let Ok(KeyRequest { key, .. }) = decode_request::<rpc::ExistKey>(body) else {
+            return Outcome::Error { code: INVALID_RPC_ARGUMENTS, message: "invalid rpc arg" };
+        };
+        if key.starts_with(b"busy") && !*self.capacity.borrow() {
+            out.extend_from_slice(b"thrown away");
+            return Outcome::Busy;
+        }
+        self.started.lock().unwrap().push(key.to_vec());
+        assert!(key != b"panic", "as the test asked for");
+        if key.starts_with(b"later") {
+            let mut later = self.later.subscribe();
+            return Outcome::Later(Box::pin(async move {
+                later.wait_for(|later| *later).await.unwrap();
+                let mut body = Vec::new();
+                encode_response::<rpc::ExistKey, _>(&Expected::Ok(true), &mut body);
+                (body, 0)
+            }));
+        }
+        encode_response::<rpc::ExistKey, _>(&Expected::Ok(true), out);
+        let words: Vec<&[u8]> = key.split(|byte| *byte == b' ').collect();
+        let depends_on = match words[..] {
+            [b"wait", id, ..] => std::str::from_utf8(id).unwrap().parse().unwrap(),
+            _ => 0,
+        };
+        Outcome::Ready { depends_on }
+    }
+}
+
+impl Service for Scripted {
+    fn call(&self, function: Function, body: &[u8], out: &mut Vec<u8>) -> Outcome {
+        match function {
+            Function::ExistKey => self.exist_key(body, out),
+            Function::GetReplicaListByRegex => {
+                let request = decode_request::<rpc::GetReplicaListByRegex>(body).unwrap();
+                let length = std::str::from_utf8(request.key).unwrap().parse().unwrap();
+                let key = vec![b'k'; length];
+                let found = Map(vec![(key.as_slice(), Vec::<ReplicaDescriptor<'_>>::new())]);
+                encode_response::<rpc::GetReplicaListByRegex, _>(&Expected::Ok(found), out);
+                Outcome::Ready { depends_on: 0 }
+            }
+            _ => Outcome::Error { code: INVALID_RPC_ARGUMENTS, message: "invalid rpc arg" },
+        }
+    }
+
+    fn durable(&self) -> u64 {
+        *self.durable.borrow()
+    }
+
+    fn wait_durable(&self, id: u64) -> BoxFuture<()> {
+        let mut durable = self.durable.subscribe();
+        Box::pin(async move {
+            durable.wait_for(|durable| *durable >= id).await.unwrap();
+        })
+    }
+
+    fn capacity(&self) -> BoxFuture<()> {
+        let mut capacity = self.capacity.subscribe();
+        Box::pin(async move {
+            capacity.wait_for(|capacity| *capacity).await.unwrap();
+        })
+    }
+
+    fn may_write(&self) -> bool {
+        self.leads.load(Ordering::Relaxed)
+    }
+}
+
+/// A server that runs.
+pub struct Running {
+    /// Where.
+    pub address: SocketAddr,
+    /// Ends it when true.
+    pub stop: watch::Sender<bool>,
+    /// Its task.
+    pub task: JoinHandle<()>,
+}
+
+/// Starts a server on a free port.
+pub fn start(service: &Arc<Scripted>, settings: Settings) -> Running {
+    let server = Server::bind("127.0.0.1:0".parse().unwrap(), settings).unwrap();
+    let address = server.local_address();
+    let (stop, stopped) = watch::channel(false);
+    let task = tokio::spawn(server.serve(Arc::clone(service), stopped));
+    Running { address, stop, task }
+}
+
+/// The arguments of ExistKey, encoded.
+pub fn key_body(key: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    let request = KeyRequest { key, tenant_id: b"default" };
+    moonkeeper::wire::struct_pack::encode(&request, Form::Short, &mut body);
+    body
+}

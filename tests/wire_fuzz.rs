@@ -1,0 +1,297 @@
+//! A time-boxed fuzzer of the decoders and the framing, seeded with captured frames.
+//!
+//! `MOONKEEPER_FUZZ_SECONDS` says how long (10), `MOONKEEPER_FUZZ_SEED` where to start (1). Every case has its own seed,
+//! printed when it fails, so that `MOONKEEPER_FUZZ_SEED` set to it replays the case first.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod protocol;
+
+use moonkeeper::wire::frame::{INVALID_RPC_ARGUMENTS, RESPONSE_HEADER, ResponseHeader, append_request};
+use moonkeeper::wire::functions::{Function, Rpc, Visitor};
+use moonkeeper::wire::generation;
+use moonkeeper::wire::server::{BoxFuture, Outcome, Server, Service, Settings};
+use moonkeeper::wire::struct_pack::{Decode, Encode, Form, decode, encode};
+use protocol::captured;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+/// What decoding may reserve beyond the inputs, whatever they say: a length that is believed asks for gigabytes.
+const RESERVED_LIMIT: u64 = 512 << 20;
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |value| value.parse().expect("a number"))
+}
+
+struct Random(u64);
+
+impl Random {
+    /// Spreads a small seed over all bits; the state must not be zero.
+    fn new(seed: u64) -> Self {
+        let mixed = (seed.wrapping_add(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        Self((mixed ^ (mixed >> 29)) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+}
+
+/// Names the case when a check inside it fails.
+struct Case(u64);
+
+impl Drop for Case {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("replay with MOONKEEPER_FUZZ_SEED={}", self.0);
+        }
+    }
+}
+
+fn mutate(random: &mut Random, bytes: &mut Vec<u8>, others: &[Vec<u8>]) {
+    const NOTABLE: [u8; 10] = [0, 1, 2, 4, 0x15, 0x7f, 0x80, 0xfe, 0xff, 0x0c];
+    for _ in 0..1 + random.below(4) {
+        let at = random.below(bytes.len());
+        match random.below(8) {
+            0 if !bytes.is_empty() => bytes[at] ^= 1 << random.below(8),
+            1 if !bytes.is_empty() => bytes[at] = NOTABLE[random.below(NOTABLE.len())],
+            2 if !bytes.is_empty() => bytes[at] = random.next() as u8,
+            // The metainfo byte: another width, with or without literal.
+            3 if bytes.len() > 4 => bytes[4] = random.next() as u8 & 0x1f,
+            4 => bytes.truncate(at),
+            5 => {
+                let count = 1 + random.below(16);
+                let filling = NOTABLE[random.below(NOTABLE.len())];
+                bytes.splice(at..at, std::iter::repeat_n(filling, count));
+            }
+            6 => {
+                let other = &others[random.below(others.len())];
+                let from = random.below(other.len());
+                bytes.truncate(at);
+                bytes.extend_from_slice(&other[from..]);
+            }
+            _ => {
+                let end = (at + random.below(64)).min(bytes.len());
+                let repeated = bytes[at.min(end)..end].to_vec();
+                bytes.splice(at..at, repeated);
+            }
+        }
+    }
+}
+
+/// What decodes is the same value after every way there and back.
+fn check_stable<'a, T: Encode + Decode<'a> + PartialEq + std::fmt::Debug>(
+    body: &'a [u8],
+    short: &'a mut Vec<u8>,
+    long: &'a mut Vec<u8>,
+) -> bool {
+    let Ok(value) = decode::<T>(body) else { return false };
+    encode(&value, Form::Short, short);
+    encode(&value, Form::Long, long);
+    assert_eq!(decode::<T>(short).as_ref(), Ok(&value));
+    assert_eq!(decode::<T>(long).as_ref(), Ok(&value));
+    true
+}
+
+struct Stable<'b>(&'b [u8]);
+
+impl Visitor for Stable<'_> {
+    /// Whether it was a request, and whether it was a response.
+    type Output = (bool, bool);
+
+    fn visit<F: Rpc>(self) -> (bool, bool) {
+        let request = check_stable::<F::Request<'_>>(self.0, &mut Vec::new(), &mut Vec::new());
+        let response = check_stable::<F::Response<'_>>(self.0, &mut Vec::new(), &mut Vec::new());
+        (request, response)
+    }
+}
+
+/// Bodies to start from: everything captured, and for every function a body of zeros under the right codes.
+fn seeds() -> Vec<(Function, Vec<u8>)> {
+    let mut seeds: Vec<_> = captured().into_iter().map(|frame| (frame.function, frame.body)).collect();
+    for &function in Function::ALL {
+        for shape in [function.request_shape(), Some(function.response_shape())].into_iter().flatten() {
+            let mut body = shape.code.to_le_bytes().to_vec();
+            body.extend_from_slice(&[0; 160]);
+            seeds.push((function, body.clone()));
+            body[4..].fill(1);
+            seeds.push((function, body));
+        }
+    }
+    seeds
+}
+
+fn reserved() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmPeak:")).unwrap();
+    peak.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() * 1024
+}
+
+/// Calls `case` with ever new seeds until the time is up; says how many there were.
+fn for_a_while(mut case: impl FnMut(&mut Random)) -> u64 {
+    let until = Instant::now() + Duration::from_secs(setting("MOONKEEPER_FUZZ_SECONDS", 10));
+    let first = setting("MOONKEEPER_FUZZ_SEED", 1);
+    for count in 0.. {
+        if Instant::now() >= until {
+            return count;
+        }
+        let named = Case(first.wrapping_add(count));
+        case(&mut Random::new(named.0));
+    }
+    unreachable!("the range has no end")
+}
+
+#[test]
+fn decoders_survive_mutated_bodies() {
+    let seeds = seeds();
+    let bodies: Vec<Vec<u8>> = seeds.iter().map(|seed| seed.1.clone()).collect();
+    let base = reserved();
+    let (mut requests, mut responses) = (0u64, 0u64);
+    let cases = for_a_while(|random| {
+        let (function, body) = &seeds[random.below(seeds.len())];
+        let mut body = body.clone();
+        mutate(random, &mut body, &bodies);
+        let (request, response) = function.visit(Stable(&body));
+        requests += u64::from(request);
+        responses += u64::from(response);
+        if !request {
+            let _ = generation::explain(*function, &body).to_string();
+        }
+    });
+    println!("{cases} bodies, {requests} decoded as requests, {responses} as responses");
+    // A fuzzer whose inputs are all refused at the first byte tests nothing.
+    assert!(requests > cases / 20 && responses > cases / 20);
+    let grown = reserved().saturating_sub(base);
+    assert!(grown < RESERVED_LIMIT, "{} MiB were reserved", grown >> 20);
+}
+
+/// Decodes every request for real and answers it with the little that a test needs.
+struct Decoding;
+
+struct Decodes<'b>(&'b [u8]);
+
+impl Visitor for Decodes<'_> {
+    type Output = bool;
+
+    fn visit<F: Rpc>(self) -> bool {
+        decode::<F::Request<'_>>(self.0).is_ok()
+    }
+}
+
+impl Service for Decoding {
+    fn call(&self, function: Function, body: &[u8], out: &mut Vec<u8>) -> Outcome {
+        if function.visit(Decodes(body)) {
+            encode(&true, Form::Short, out);
+            Outcome::Ready { depends_on: 0 }
+        } else {
+            Outcome::Error { code: INVALID_RPC_ARGUMENTS, message: "invalid rpc arg" }
+        }
+    }
+
+    fn durable(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn wait_durable(&self, _: u64) -> BoxFuture<()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn capacity(&self) -> BoxFuture<()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn may_write(&self) -> bool {
+        true
+    }
+}
+
+/// Sends a stream in pieces and reads until the server ends it; the replies that came are whole frames but the last.
+async fn exchange(address: std::net::SocketAddr, bytes: &[u8], pieces: &[usize]) -> usize {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.set_nodelay(true).unwrap();
+    let (mut read, mut write) = stream.split();
+    let send = async {
+        let mut rest = bytes;
+        for piece in pieces.iter().cycle() {
+            let (now, later) = rest.split_at((*piece).min(rest.len()));
+            // The server may have closed already.
+            if now.is_empty() || write.write_all(now).await.is_err() {
+                break;
+            }
+            rest = later;
+            tokio::task::yield_now().await;
+        }
+        let _ = write.shutdown().await;
+    };
+    let mut replies = Vec::new();
+    let receive = async {
+        let _ = read.read_to_end(&mut replies).await;
+    };
+    tokio::time::timeout(Duration::from_secs(60), async { tokio::join!(send, receive) })
+        .await
+        .expect("the server neither answers nor closes");
+    let mut rest = replies.as_slice();
+    let mut count = 0;
+    while let Some(header) = rest.first_chunk::<RESPONSE_HEADER>() {
+        let header = ResponseHeader::parse(header).unwrap();
+        assert!([0, 4, 11].contains(&header.error), "{header:?}");
+        rest = rest.get(RESPONSE_HEADER + header.length as usize..).unwrap_or_default();
+        count += 1;
+    }
+    count
+}
+
+/// Panics of any thread: the server survives one of a handler, this test must not.
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+#[test]
+fn the_framing_survives_mutated_streams() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let requests: Vec<_> = captured().into_iter().filter(|frame| frame.is_request).collect();
+    let streams: Vec<Vec<u8>> =
+        requests.iter().map(|frame| [&frame.header[..], &frame.body].concat()).collect();
+    let (stop, stopped) = watch::channel(false);
+    let (address, server) = runtime.block_on(async {
+        let server = Server::bind("127.0.0.1:0".parse().unwrap(), Settings::default()).unwrap();
+        (server.local_address(), tokio::spawn(server.serve(Arc::new(Decoding), stopped)))
+    });
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        PANICS.fetch_add(1, Ordering::Relaxed);
+        print(panic);
+    }));
+    let mut healthy = Vec::new();
+    append_request(&mut healthy, 1, Function::ServiceReady.id(), |_| {});
+    let base = reserved();
+    let mut replies = 0;
+    let cases = for_a_while(|random| {
+        let mut bytes = Vec::new();
+        for _ in 0..1 + random.below(12) {
+            bytes.extend_from_slice(&streams[random.below(streams.len())]);
+        }
+        if random.below(4) > 0 {
+            mutate(random, &mut bytes, &streams);
+        }
+        let pieces = [1 + random.below(40), 1 + random.below(4000), 1 + random.below(300)];
+        replies += runtime.block_on(exchange(address, &bytes, &pieces));
+    });
+    println!("{cases} streams, {replies} replies");
+    assert!(replies as u64 > cases);
+    assert_eq!(runtime.block_on(exchange(address, &healthy, &[1])), 1, "the server still answers");
+    let grown = reserved().saturating_sub(base);
+    assert!(grown < RESERVED_LIMIT, "{} MiB were reserved", grown >> 20);
+    assert_eq!(PANICS.load(Ordering::Relaxed), 0, "something panicked");
+    stop.send_replace(true);
+    runtime.block_on(server).expect("no handler and no accept loop panicked");
+}
