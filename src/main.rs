@@ -1,3 +1,53 @@
 //! Arguments and wiring, nothing else.
 
-fn main() {}
+use std::process::ExitCode;
+
+use moonkeeper::cli;
+
+/// Gives memory back to the system after a mass removal, and keeps millions of small objects without much overhead.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+const HELP: &str = "\
+moonkeeper: a highly available master for Mooncake Store
+
+Usage: moonkeeper COMMAND [OPTIONS]
+
+Commands:
+  master    serve Mooncake clients; takes the flags of mooncake_master
+  help      print this text
+
+Examples:
+  moonkeeper master                                   serve on port 50051, metrics on 9003
+  moonkeeper master --rpc_port=50061 --eviction_high_watermark_ratio=0.95
+  moonkeeper master --help                            the flags that matter, with examples
+  moonkeeper master --helpfull                        all flags
+
+Called as mooncake_master, it takes the flags of mooncake_master.
+";
+
+fn main() -> ExitCode {
+    let mut args: Vec<String> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let name = if args.is_empty() { String::new() } else { args.remove(0) };
+    if name.rsplit('/').next() == Some("mooncake_master") {
+        return cli::master::main(&args);
+    }
+    match args.first().map(String::as_str) {
+        Some("master") => cli::master::main(&args[1..]),
+        Some("help" | "--help" | "-h") => {
+            print!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        Some("--version" | "-V" | "version") => {
+            println!("moonkeeper {}", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+        other => {
+            match other {
+                Some(other) => eprintln!("moonkeeper: there is no command '{other}'\n\n{HELP}"),
+                None => eprint!("{HELP}"),
+            }
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,4 +1,27 @@
-//! The state machine: objects, segments, clients, leases, eviction, allocation. No I/O, no clock, no async.
+//! The state machine that holds the metadata: objects, segments, clients, leases, eviction, allocation.
+//!
+//! It changes in one way, `Sequencer::apply`, which is a function of the state and a record. Operations look at the
+//! state, decide, and commit a record; readers take shared locks. There is no I/O here, no clock and nothing
+//! asynchronous: time enters as an argument.
 
+mod apply;
+pub mod client;
+mod core;
+pub mod digest;
+pub mod eviction;
 pub mod extents;
+pub mod group;
+pub mod object;
+pub mod ops;
 pub mod pattern;
+pub mod read;
+pub mod record;
+pub mod rules;
+pub mod segment;
+pub mod shard;
+pub mod slab;
+pub mod state;
+pub mod task;
+pub mod types;
+
+pub use state::{Engine, Sequencer};

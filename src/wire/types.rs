@@ -4,25 +4,11 @@
 //! handler that needs to know it decides what to do.
 
 use super::struct_pack::{wire_enum, wire_struct};
+pub use crate::engine::types::{ErrorCode, Uuid};
 
-wire_struct! {
-    trivial(8)
-    /// The id of a client, a segment or a task: two numbers chosen by whoever made it.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-    pub struct Uuid {
-        /// The first half.
-        pub first: u64,
-        /// The second half.
-        pub second: u64,
-    }
-}
-
-/// Two decimal numbers with a dash, as the reference prints ids in logs and over HTTP.
-impl std::fmt::Display for Uuid {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}-{}", self.first, self.second)
-    }
-}
+// Defined with the state machine, which knows nothing of how they travel.
+wire_struct!(@implement [] [Uuid] ['input] [Uuid] [8] first: u64, second: u64);
+wire_enum!(@implement ErrorCode(i32));
 
 /// What an operation answers: a value or an error code.
 pub type Expected<T> = Result<T, ErrorCode>;
@@ -152,156 +138,6 @@ wire_enum! {
         METADATA = 8,
         /// Anything else.
         GENERAL = 9,
-    }
-}
-
-wire_enum! {
-    /// The error codes of the store, with the reference's names.
-    pub struct ErrorCode(i32) {
-        /// Success.
-        OK = 0,
-        /// Something went wrong inside.
-        INTERNAL_ERROR = -1,
-        /// A buffer is too small.
-        BUFFER_OVERFLOW = -10,
-        /// No such shard.
-        SHARD_INDEX_OUT_OF_RANGE = -100,
-        /// No such segment, or no such client where a segment is looked up by its client.
-        SEGMENT_NOT_FOUND = -101,
-        /// The segment is there already.
-        SEGMENT_ALREADY_EXISTS = -102,
-        /// No such client.
-        CLIENT_NOT_FOUND = -103,
-        /// No memory could be allocated.
-        NO_AVAILABLE_HANDLE = -200,
-        /// A version or an epoch does not fit.
-        INVALID_VERSION = -300,
-        /// Not a valid key.
-        INVALID_KEY = -400,
-        /// A write failed.
-        WRITE_FAIL = -500,
-        /// An argument makes no sense.
-        INVALID_PARAMS = -600,
-        /// The object or task belongs to another client.
-        ILLEGAL_CLIENT = -601,
-        /// The object is not being written.
-        INVALID_WRITE = -700,
-        /// The object cannot be read.
-        INVALID_READ = -701,
-        /// The replica makes no sense.
-        INVALID_REPLICA = -702,
-        /// The object exists and no replica is readable.
-        REPLICA_IS_NOT_READY = -703,
-        /// No such object.
-        OBJECT_NOT_FOUND = -704,
-        /// The object is there already.
-        OBJECT_ALREADY_EXISTS = -705,
-        /// A reader holds a lease on the object.
-        OBJECT_HAS_LEASE = -706,
-        /// The lease ended before the read did.
-        LEASE_EXPIRED = -707,
-        /// A copy or move of the object is under way.
-        OBJECT_HAS_REPLICATION_TASK = -708,
-        /// No copy or move of the object is under way.
-        OBJECT_NO_REPLICATION_TASK = -709,
-        /// No such replica.
-        REPLICA_NOT_FOUND = -710,
-        /// The replica is there already.
-        REPLICA_ALREADY_EXISTS = -711,
-        /// The source of a copy or move is gone.
-        REPLICA_IS_GONE = -712,
-        /// The replica is not in this client's memory.
-        REPLICA_NOT_IN_LOCAL_MEMORY = -713,
-        /// A replica is in use.
-        OBJECT_REPLICA_BUSY = -714,
-        /// The transfer failed.
-        TRANSFER_FAIL = -800,
-        /// The bytes are not what was written.
-        CHECKSUM_MISMATCH = -801,
-        /// The call failed.
-        RPC_FAIL = -900,
-        /// The call took too long.
-        RPC_TIMEOUT = -901,
-        /// etcd refused.
-        ETCD_OPERATION_ERROR = -1000,
-        /// No such key in etcd.
-        ETCD_KEY_NOT_EXIST = -1001,
-        /// A comparison in etcd failed.
-        ETCD_TRANSACTION_FAIL = -1002,
-        /// A call to etcd was cancelled.
-        ETCD_CTX_CANCELLED = -1003,
-        /// No such log entry.
-        OPLOG_ENTRY_NOT_FOUND = -1004,
-        /// Kubernetes refused.
-        K8S_LEASE_OPERATION_ERROR = -1005,
-        /// No such Lease in Kubernetes.
-        K8S_LEASE_NOT_FOUND = -1006,
-        /// The log was not read to its end.
-        INCOMPLETE_OPLOG_CATCH_UP = -1007,
-        /// Not now: the thing is in another state.
-        UNAVAILABLE_IN_CURRENT_STATUS = -1010,
-        /// Not with this configuration.
-        UNAVAILABLE_IN_CURRENT_MODE = -1011,
-        /// Not supported.
-        NOT_SUPPORTED = -1012,
-        /// No such file.
-        FILE_NOT_FOUND = -1100,
-        /// A file could not be opened.
-        FILE_OPEN_FAIL = -1101,
-        /// A file could not be read.
-        FILE_READ_FAIL = -1102,
-        /// A file could not be written.
-        FILE_WRITE_FAIL = -1103,
-        /// A buffer for file access makes no sense.
-        FILE_INVALID_BUFFER = -1104,
-        /// A file could not be locked.
-        FILE_LOCK_FAIL = -1105,
-        /// A file handle makes no sense.
-        FILE_INVALID_HANDLE = -1106,
-        /// No such bucket.
-        BUCKET_NOT_FOUND = -1200,
-        /// The bucket is there already.
-        BUCKET_ALREADY_EXISTS = -1201,
-        /// Too many keys for a bucket.
-        KEYS_EXCEED_BUCKET_LIMIT = -1202,
-        /// Too many keys.
-        KEYS_ULTRA_LIMIT = -1203,
-        /// Offloading is off.
-        UNABLE_OFFLOAD = -1300,
-        /// Offloading is not possible now.
-        UNABLE_OFFLOADING = -1301,
-        /// No such task.
-        TASK_NOT_FOUND = -1400,
-        /// Too many tasks wait.
-        TASK_PENDING_LIMIT_EXCEEDED = -1401,
-        /// No such job.
-        JOB_NOT_FOUND = -1402,
-        /// The type cannot be serialised.
-        SERIALIZE_UNSUPPORTED = -1500,
-        /// Serialising failed.
-        SERIALIZE_FAIL = -1501,
-        /// Deserialising failed.
-        DESERIALIZE_FAIL = -1502,
-        /// Persisting failed.
-        PERSISTENT_FAIL = -1503,
-        /// The distributed file system did not answer.
-        DFS_NETWORK_TIMEOUT = -1600,
-        /// There is no distributed file system.
-        DFS_SERVICE_UNAVAILABLE = -1601,
-        /// The distributed file system is full.
-        DFS_QUOTA_EXCEEDED = -1602,
-        /// The distributed file system refused.
-        DFS_PERMISSION_DENIED = -1603,
-        /// A handle of the distributed file system is stale.
-        DFS_STALE_HANDLE = -1604,
-        /// A write to the distributed file system was cut short.
-        DFS_PARTIAL_WRITE = -1605,
-        /// The tenant has used up its quota.
-        TENANT_QUOTA_EXCEEDED = -1700,
-        /// No such tenant.
-        TENANT_NOT_REGISTERED = -1701,
-        /// The tenant has objects.
-        TENANT_NOT_EMPTY = -1702,
     }
 }
 

@@ -154,6 +154,9 @@ macro_rules! wire_enum {
             }
         }
 
+        $crate::wire::struct_pack::wire_enum!(@implement $name($number));
+    };
+    (@implement $name:ident($number:ty)) => {
         impl $crate::wire::struct_pack::Wire for $name {
             const LITERAL: $crate::wire::struct_pack::Literal =
                 <$number as $crate::wire::struct_pack::Wire>::LITERAL;
@@ -168,7 +171,7 @@ macro_rules! wire_enum {
 
             #[inline]
             fn encode(&self, writer: &mut $crate::wire::struct_pack::Writer<'_>) {
-                self.0.encode(writer);
+                $crate::wire::struct_pack::Encode::encode(&self.0, writer);
             }
         }
 

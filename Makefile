@@ -1,0 +1,35 @@
+# The commands of this project. Each is a script in scripts/, which says what it does and what it reads.
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help up test quick lint bench soak setup-build setup-test clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+
+up: ## one master on the loopback, in the foreground (RPC_PORT, METRICS_PORT, ARGS)
+	@scripts/up $(ARGS)
+
+test: ## everything; installs what it needs into the cache folder first
+	@scripts/test
+
+quick: ## three minutes at most: format, clippy, unit tests, one test with a real client
+	@scripts/test --quick
+
+lint: setup-test ## format, clippy, cargo-deny, Python and shell
+	@scripts/lint
+
+bench: ## this master beside the reference (ARGS)
+	@scripts/bench $(ARGS)
+
+soak: ## fuzzers and real clients for SOAK_SECONDS each (3600)
+	@scripts/soak
+
+setup-build: ## check tools and disk space, install Debian packages
+	@scripts/setup-build
+
+setup-test: ## setup-build, then the Mooncake package, etcd and cargo-deny into the cache folder
+	@scripts/setup-test
+
+clean: ## remove what cargo built here (the cache folder's target)
+	@bash -c 'source scripts/lib.sh && rm -rf "$$CARGO_TARGET_DIR"'

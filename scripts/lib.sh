@@ -1,0 +1,126 @@
+# shellcheck shell=bash
+# What the scripts share: where things are kept, how messages look, how a part is installed once. Sourced, never run.
+
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cache=${MOONKEEPER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/moonkeeper}
+
+# The versions that everything is tested with. Those of Python packages and of etcd stand in their own lock files.
+cargo_deny_version=0.20.2
+etcd_version=$(awk '$1 == "go.etcd.io/etcd/server/v3" { print substr($2, 2) }' "$root/scripts/etcd/go.mod")
+mooncake_version=$(sed -n 's/^mooncake-transfer-engine-non-cuda==//p' "$root/scripts/requirements.txt")
+
+say() { printf '== %s\n' "$*" >&2; }
+
+die() {
+  printf '!! %s\n' "$*" >&2
+  exit 1
+}
+
+# short_hash FILE...: names a folder by what its content was built from
+short_hash() { cat "$@" | sha256sum | cut -c1-8; }
+
+# The folder of each part carries its name, its version and, where a lock file decides more than the version, its hash.
+python_folder() {
+  printf '%s/python-mooncake-%s-%s-%s' "$cache" "$mooncake_version" \
+    "$(python3 -c 'import sys; print(f"cp{sys.version_info[0]}{sys.version_info[1]}")')" \
+    "$(short_hash "$root/scripts/requirements.txt" "$root/scripts/install-python")"
+}
+etcd_folder() {
+  printf '%s/etcd-%s-%s' "$cache" "$etcd_version" \
+    "$(short_hash "$root"/scripts/etcd/{go.mod,go.sum,main.go} "$root/scripts/install-etcd")"
+}
+cargo_deny_folder() { printf '%s/cargo-deny-%s' "$cache" "$cargo_deny_version"; }
+
+# provide FOLDER SCRIPT: makes FOLDER once. SCRIPT gets a new folder beside it, which is renamed when the script has
+# succeeded, so a folder under its final name is always whole; a lock makes a second run wait for the first.
+provide() {
+  local folder=$1 script=$2 name partial log
+  [[ -d $folder ]] && return
+  name=$(basename "$folder")
+  log=$cache/log/$name.log
+  mkdir -p "$cache/log"
+  {
+    if ! flock --nonblock 9; then
+      say "waiting for another run that installs $name"
+      flock 9
+    fi
+    if [[ ! -d $folder ]]; then
+      say "installing $name (log: $log)"
+      SECONDS=0
+      rm -rf "$folder".partial.*
+      partial=$(mktemp -d "$folder.partial.XXXXXX")
+      chmod 755 "$partial"
+      if ! "$root/scripts/$script" "$partial" "$folder" >"$log" 2>&1 9>&-; then
+        tail -n 40 "$log" >&2
+        die "installing $name failed; the whole log is $log"
+      fi
+      mv -T "$partial" "$folder"
+      say "installed $name in $SECONDS s"
+    fi
+  } 9>"$cache/$name.lock"
+}
+
+# need_tools TOOL...: every missing one is named at once
+need_tools() {
+  local tool missing=()
+  for tool in "$@"; do
+    command -v "$tool" >/dev/null || missing+=("$tool")
+  done
+  ((${#missing[@]} == 0)) || die "not found on this machine: ${missing[*]}; install them first (see docs/development.md)"
+}
+
+# need_space GIB: of free space where the cache is
+need_space() {
+  local free
+  mkdir -p "$cache"
+  free=$(df --output=avail -k "$cache" | tail -n 1)
+  ((free >= $1 * 1024 * 1024)) ||
+    die "disk space is short: $cache has $((free / 1024)) MiB left, $1 GiB are needed; set MOONKEEPER_CACHE to another disk"
+}
+
+# has_library NAME. Not a pipe into grep -q: that ends early, and the broken pipe would count as "no".
+has_library() { grep -qF "$1 " <<<"$(/sbin/ldconfig -p)"; }
+
+# need_packages: what comes from Debian, asked for by what is used of it, so that other systems can supply it their way
+need_packages() {
+  local packages=() sudo=()
+  has_library libibverbs.so.1 || packages+=(libibverbs1)
+  has_library libnuma.so.1 || packages+=(libnuma1)
+  has_library libcurl.so.4 || packages+=(libcurl4)
+  command -v protoc >/dev/null || packages+=(protobuf-compiler)
+  [[ -f /usr/include/google/protobuf/descriptor.proto ]] || packages+=(libprotobuf-dev)
+  ((${#packages[@]})) || return 0
+  if ((EUID != 0)); then
+    sudo -n true 2>/dev/null ||
+      die "these packages are missing and installing them needs root: apt-get install ${packages[*]}"
+    sudo=(sudo -n)
+  fi
+  command -v apt-get >/dev/null || die "apt-get not found; install what Debian calls: ${packages[*]}"
+  say "installing Debian packages: ${packages[*]}"
+  mkdir -p "$cache/log"
+  local apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -qq)
+  { "${apt[@]}" update && "${apt[@]}" install --yes --no-install-recommends "${packages[@]}"; } \
+    >"$cache/log/apt.log" 2>&1 || {
+    tail -n 20 "$cache/log/apt.log" >&2
+    die "apt-get could not install ${packages[*]}; the whole log is $cache/log/apt.log"
+  }
+}
+
+# Where cargo builds. Outside the tree, so that a clone stays small and a new clone finds the dependencies built.
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
+# Bytecode does not belong in the tree either.
+export PYTHONPYCACHEPREFIX=${PYTHONPYCACHEPREFIX:-$cache/pycache}
+
+# export_test_environment: the names by which tests find the programs they start
+export_test_environment() {
+  local python
+  python=$(python_folder)
+  export MOONCAKE_PYTHON=$python/bin/python
+  export MOONCAKE_MASTER=$python/bin/mooncake_master
+  export ETCD_BIN ETCDCTL_BIN
+  ETCD_BIN=$(etcd_folder)/bin/etcd
+  ETCDCTL_BIN=$(etcd_folder)/bin/etcdctl
+  export MOONKEEPER_BIN=${MOONKEEPER_BIN:-$CARGO_TARGET_DIR/debug/moonkeeper}
+}

@@ -1,0 +1,111 @@
+//! `moonkeeper master`: flags, logs, signals, and a runtime to serve in.
+
+use std::process::ExitCode;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tracing_subscriber::EnvFilter;
+
+use crate::master::flags::{self, Parsed};
+use crate::master::run::run;
+use crate::master::settings::{LogFormat, LogLevel, LogSettings, Settings};
+
+/// What the reference exits with when its flags are wrong.
+const BAD_FLAGS: u8 = 1;
+
+/// Runs a master with the reference's flags.
+#[must_use]
+pub fn main(args: &[String]) -> ExitCode {
+    let env: Vec<(String, String)> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let (settings, warnings) = match flags::parse(args, &env, &|path| std::fs::read_to_string(path)) {
+        Ok(Parsed::Run { settings, warnings }) => (settings, warnings),
+        Ok(Parsed::Print(text)) => {
+            print!("{text}");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("moonkeeper master: {error}");
+            return ExitCode::from(BAD_FLAGS);
+        }
+    };
+    start_logs(&settings.log);
+    end_on_panic();
+    for warning in warnings {
+        tracing::warn!("{}", warning.0);
+    }
+    serve(&settings)
+}
+
+fn serve(settings: &Settings) -> ExitCode {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = settings.rpc.threads.on(cores);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tracing::error!(%error, "cannot start threads");
+            return ExitCode::FAILURE;
+        }
+    };
+    let result = runtime.block_on(async {
+        let (stop, stopped) = watch::channel(false);
+        tokio::spawn(async move {
+            stop_signal().await;
+            // Nobody listens any more only when everything has ended.
+            let _ = stop.send(true);
+        });
+        run(settings, stopped).await
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(%error, "cannot start");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A panic may have left the metadata half changed. Nobody may be served from that: the process ends.
+fn end_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
+}
+
+/// Waits until somebody asks the process to end.
+async fn stop_signal() {
+    let (terminate, interrupt) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    match (terminate, interrupt) {
+        (Ok(mut terminate), Ok(mut interrupt)) => {
+            let name = tokio::select! {
+                _ = terminate.recv() => "SIGTERM",
+                _ = interrupt.recv() => "SIGINT",
+            };
+            tracing::info!(signal = name, "stopping");
+        }
+        _ => {
+            tracing::error!("cannot listen for signals; only SIGKILL ends this process");
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+fn start_logs(settings: &LogSettings) {
+    let level = match settings.level {
+        LogLevel::Error => "error",
+        LogLevel::Warn => "warn",
+        LogLevel::Info => "info",
+        LogLevel::Debug => "debug",
+        LogLevel::Trace => "trace",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match settings.format {
+        LogFormat::Json => logs.json().init(),
+        LogFormat::Text => logs.with_ansi(settings.color).init(),
+    }
+}

@@ -1,0 +1,3 @@
+//! The commands of the binary. Each takes its arguments and says with which code the process ends.
+
+pub mod master;

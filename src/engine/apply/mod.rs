@@ -1,0 +1,107 @@
+//! `apply`: the one way in which metadata changes, on the primary and on standbys alike.
+//!
+//! Everything here is a function of the state and the record. No clock, no setting, no live lease is read.
+
+mod objects;
+mod replication;
+mod segments;
+mod settle;
+
+pub(super) use settle::Fate;
+
+use super::digest;
+use super::record::Record;
+use super::state::Sequencer;
+use super::task::{Task, TaskStatus};
+use super::types::{LogTime, SequenceId};
+
+impl Sequencer<'_> {
+    pub(super) fn change(&mut self, id: SequenceId, at: LogTime, record: &Record<'_>) {
+        match *record {
+            Record::PutStart(ref start) => self.apply_start(id, at, start),
+            Record::UpsertStart { ref start, replaces, release_at } => {
+                self.apply_upsert_start(id, at, start, replaces, release_at);
+            }
+            Record::End { object, checksum } => self.apply_end(id, at, object, checksum),
+            Record::Revoke { object } => self.apply_remove(id, object, Fate::Free),
+            Record::Discard { object, release_at } => self.apply_remove(id, object, Fate::Hold(release_at)),
+            Record::Release { reservation } => self.apply_release(id, reservation),
+            Record::Remove { objects, source: _ } => {
+                for object in objects {
+                    self.apply_remove(id, *object, Fate::Free);
+                }
+            }
+            Record::ClearReplicas { object, segment_name } => self.apply_clear(id, object, segment_name),
+            Record::Sweep { objects } => self.apply_sweep(id, objects),
+            Record::RemoveAll { shard, force } => self.apply_remove_all(id, at, shard, force),
+            Record::Evict(ref rule) => self.apply_evict(id, at, rule),
+            Record::ReplicationStart { object, kind, client, source, places, dynamic } => {
+                self.apply_replication_start(id, at, object, kind, client, source, places, dynamic);
+            }
+            Record::ReplicationEnd { object, release_at } => {
+                self.apply_replication_end(id, object, release_at)
+            }
+            Record::ReplicationRevoke { object } => self.apply_replication_revoke(id, object),
+            Record::MountSegment { ref segment, number, client } => {
+                self.apply_mount(id, segment, number, client)
+            }
+            Record::ClientJoined { client } => self.apply_joined(id, client),
+            Record::DrainSegment { number, until } => self.apply_drain(id, number, until),
+            Record::UnmountSegment { number } => self.apply_unmount(id, number),
+            Record::ClientExpired { client } => self.apply_expired(id, client),
+            Record::TaskCreated { id: task, kind, key, tenant, source, targets, client } => {
+                let task = Task {
+                    id: task,
+                    kind,
+                    key: key.into(),
+                    tenant: tenant.into(),
+                    source: source.into(),
+                    targets: targets.iter().map(|target| (*target).into()).collect(),
+                    client,
+                    status: TaskStatus::Pending,
+                    created: at,
+                    updated: at,
+                    message: Box::default(),
+                    last_record: id,
+                };
+                self.core.digest.add(digest::task(&task));
+                self.core.tasks.insert(task);
+            }
+            Record::TaskAssigned { ids } => {
+                for task in ids {
+                    self.retell_task(*task, |tasks| tasks.assign(*task, at, id));
+                }
+            }
+            Record::TaskDone { id: task, success, message } => {
+                self.retell_task(task, |tasks| tasks.finish(task, success, message, at, id));
+            }
+            Record::MetadataPut { key, value } => {
+                let old = self.engine.metadata.write().insert(key.into(), (value.into(), id));
+                if let Some((old, _)) = old {
+                    self.core.digest.subtract(digest::metadata(key, &old));
+                }
+                self.core.digest.add(digest::metadata(key, value));
+            }
+            Record::MetadataDelete { key } => {
+                if let Some((old, _)) = self.engine.metadata.write().remove(key) {
+                    self.core.digest.subtract(digest::metadata(key, &old));
+                }
+            }
+            Record::RenewLeases { leases } => self.apply_renew(leases),
+        }
+    }
+
+    /// Changes a task and the digest with it. An ended task is no longer part of the digest: which of them are still
+    /// remembered is a local matter.
+    fn retell_task(&mut self, id: super::types::Uuid, change: impl FnOnce(&mut super::task::Tasks)) {
+        let open = |task: &&Task| matches!(task.status, TaskStatus::Pending | TaskStatus::Processing);
+        let core = &mut *self.core;
+        if let Some(task) = core.tasks.get(id).filter(open) {
+            core.digest.subtract(digest::task(task));
+        }
+        change(&mut core.tasks);
+        if let Some(task) = core.tasks.get(id).filter(open) {
+            core.digest.add(digest::task(task));
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Records about objects.
+
+use std::sync::Arc;
+
+use super::settle::Fate;
+use crate::engine::core::{Core, Processing};
+use crate::engine::digest;
+use crate::engine::object::{Object, Replica, ReplicaStatus, Replicas};
+use crate::engine::record::{EvictRule, LeaseBucket, ObjectRef, Place, SoftPin, Start};
+use crate::engine::shard::{Handle, KeyHash};
+use crate::engine::state::{Counts, Sequencer};
+use crate::engine::types::{LogTime, ObjectId, SequenceId};
+
+impl Sequencer<'_> {
+    /// Where an object lies that a record names. An object that is not there, or whose last record is another one, is
+    /// a fault of the log: it is counted, and the record has no effect on it.
+    pub(super) fn named(&mut self, object: ObjectRef) -> Option<Handle> {
+        let handle = self.engine.handle(&self.core, object.id);
+        let fits = handle.is_some_and(|handle| {
+            let objects = self.engine.shards[handle.shard()].objects.read();
+            objects.at(handle.slot()).is_some_and(|found| found.last_record == object.after)
+        });
+        if !fits {
+            self.core.faults += 1;
+        }
+        handle.filter(|_| fits)
+    }
+
+    pub(super) fn apply_start(&mut self, id: SequenceId, at: LogTime, start: &Start<'_>) {
+        let hash = KeyHash::of(start.key);
+        let taken = self.engine.shards[hash.shard()].objects.read().find(hash, start.key).is_some();
+        let replicas = if taken { None } else { self.take_places(start.places, start.size, 0) };
+        let Some(mut replicas) = replicas.filter(|replicas| !replicas.is_empty()) else {
+            self.core.faults += 1;
+            return;
+        };
+        let object_id = ObjectId(id.0);
+        let client = self.core.writers.take(start.client);
+        let first = replicas.remove(0);
+        let mut object = Object::new(start.key, object_id, start.size, client, first);
+        replicas.into_iter().for_each(|replica| object.push_replica(replica));
+        if let Some(group) = start.group {
+            object.extra_mut().group = Some(self.core.group(group));
+        }
+        object.hard_pinned = start.hard_pin;
+        object.data_type = start.data_type;
+        self.core.begin_processing(object_id, at, start.soft_pin);
+        self.settle(object, hash);
+    }
+
+    pub(super) fn apply_upsert_start(
+        &mut self,
+        id: SequenceId,
+        at: LogTime,
+        start: &Start<'_>,
+        replaces: Option<ObjectRef>,
+        release_at: LogTime,
+    ) {
+        let Some(replaces) = replaces else { return self.apply_start(id, at, start) };
+        let Some(handle) = self.named(replaces) else { return };
+        if !start.places.is_empty() {
+            let soft_pin_until = self.soft_pin_of(handle);
+            self.unsettle(handle, id, Fate::Hold(release_at));
+            self.apply_start(id, at, start);
+            if soft_pin_until != LogTime(0)
+                && let Some(handle) = self.engine.handle(&self.core, ObjectId(id.0))
+            {
+                self.alter(handle, Some(id), |object, _| object.extra_mut().soft_pin_until = soft_pin_until);
+            }
+            return;
+        }
+        self.unname_handle(replaces.id, handle);
+        self.alter(handle, Some(id), |object, core| {
+            core.writers.give(object.client);
+            object.client = core.writers.take(start.client);
+            object.id = ObjectId(id.0);
+            object.data_type = start.data_type;
+            object.replicas_mut().for_each(|replica| replica.status = ReplicaStatus::Processing);
+        });
+        self.name_handle(ObjectId(id.0), handle);
+        self.core.begin_processing(ObjectId(id.0), at, start.soft_pin);
+    }
+
+    fn soft_pin_of(&self, handle: Handle) -> LogTime {
+        let objects = self.engine.shards[handle.shard()].objects.read();
+        objects.at(handle.slot()).map_or(LogTime(0), Object::soft_pin_until)
+    }
+
+    pub(super) fn apply_end(
+        &mut self,
+        id: SequenceId,
+        at: LogTime,
+        object: ObjectRef,
+        checksum: Option<u64>,
+    ) {
+        let Some(handle) = self.named(object) else { return };
+        let soft_pin = self.core.end_processing(object.id).map_or(SoftPin::Preserve, |write| write.soft_pin);
+        self.alter(handle, Some(id), |object, _| {
+            object.replicas_mut().for_each(|replica| replica.status = ReplicaStatus::Complete);
+            // An object that nobody reads is as old as its End; without this it would be older than all that was read.
+            object.replicated_lease = object.replicated_lease.max(at);
+            if checksum.is_some() || object.extra.is_some() {
+                object.extra_mut().checksum = checksum;
+            }
+            match soft_pin {
+                SoftPin::Preserve => {}
+                SoftPin::Enable(ttl) => object.extra_mut().soft_pin_until = at.plus(ttl),
+                SoftPin::Disable => {
+                    if let Some(extra) = &mut object.extra {
+                        extra.soft_pin_until = LogTime(0);
+                    }
+                }
+            }
+        });
+    }
+
+    pub(super) fn apply_remove(&mut self, id: SequenceId, object: ObjectRef, fate: Fate) {
+        if let Some(handle) = self.named(object) {
+            self.unsettle(handle, id, fate);
+            if matches!(fate, Fate::Hold(_)) {
+                Counts::add(&self.engine.counts.discarded, 1);
+            }
+        }
+    }
+
+    pub(super) fn apply_release(&mut self, id: SequenceId, reservation: SequenceId) {
+        let engine = self.engine;
+        let core = &mut *self.core;
+        if let Some(discarded) = core.discarded.remove(&reservation) {
+            core.releases.remove(&(discarded.release_at, reservation));
+            core.digest.subtract(digest::discarded(reservation, discarded.release_at));
+            for replica in &discarded.replicas {
+                core.free(&engine.counts, replica, discarded.size);
+            }
+            return;
+        }
+        let object = ObjectId(reservation.0);
+        let Some(handle) = engine.handle(core, object) else { return };
+        if core.processing.contains_key(&object) {
+            self.unsettle(handle, id, Fate::Free);
+        } else {
+            self.drop_replication(handle, id);
+        }
+    }
+
+    pub(super) fn apply_clear(&mut self, id: SequenceId, object: ObjectRef, segment_name: &[u8]) {
+        let Some(handle) = self.named(object) else { return };
+        let complete_there = |replica: &Replica| {
+            replica.status == ReplicaStatus::Complete && *replica.segment.name == *segment_name
+        };
+        self.drop_replicas(handle, Some(id), complete_there);
+    }
+
+    pub(super) fn apply_sweep(&mut self, id: SequenceId, objects: &[ObjectId]) {
+        for object in objects {
+            if let Some(handle) = self.engine.handle(&self.core, *object) {
+                self.drop_replicas(handle, Some(id), |replica| !replica.segment.is_alive());
+            }
+        }
+    }
+
+    /// Drops replicas and gives their bytes free; the object goes with its last one.
+    pub(super) fn drop_replicas(
+        &mut self,
+        handle: Handle,
+        record: Option<SequenceId>,
+        mut gone: impl FnMut(&Replica) -> bool,
+    ) {
+        let engine = self.engine;
+        let mut last = false;
+        self.alter(handle, record, |object, core| match object.take_replicas(&mut gone) {
+            None => last = true,
+            Some(replicas) => {
+                let size = object.size;
+                replicas.iter().for_each(|replica| core.free(&engine.counts, replica, size));
+            }
+        });
+        if last {
+            self.unsettle(handle, self.core.last, Fate::Free);
+        }
+    }
+
+    pub(super) fn apply_remove_all(&mut self, id: SequenceId, at: LogTime, shard: u16, force: bool) {
+        let Some(shard_state) = self.engine.shards.get(shard as usize) else { return };
+        let victims: Vec<ObjectId> = shard_state
+            .objects
+            .read()
+            .iter()
+            .filter(|object| {
+                object.is_complete()
+                    && object.replication().is_none()
+                    && (force || object.replicated_lease <= at)
+            })
+            .map(|object| object.id)
+            .collect();
+        for victim in victims {
+            if let Some(handle) = self.engine.handle(&self.core, victim) {
+                self.unsettle(handle, id, Fate::Free);
+            }
+        }
+    }
+
+    pub(super) fn apply_evict(&mut self, id: SequenceId, at: LogTime, rule: &EvictRule) {
+        for victim in self.victims(rule, at) {
+            if let Some(handle) = self.engine.handle(&self.core, victim) {
+                let bytes = self.size_of(handle);
+                self.unsettle(handle, id, Fate::Free);
+                Counts::add(&self.engine.counts.evicted_objects, 1);
+                Counts::add(&self.engine.counts.evicted_bytes, bytes);
+            }
+        }
+        // After the victims: whoever made the rule has not looked at these yet.
+        for object in self.core.eviction.soft_pins_ended(at) {
+            if let Some(handle) = self.engine.handle(&self.core, object) {
+                self.alter(handle, None, |object, _| object.extra_mut().soft_pin_until = LogTime(0));
+            }
+        }
+    }
+
+    fn size_of(&self, handle: Handle) -> u64 {
+        let objects = self.engine.shards[handle.shard()].objects.read();
+        objects.at(handle.slot()).map_or(0, |object| object.size * object.replicas().count() as u64)
+    }
+
+    /// The victims of a rule at `at`: a function of the replicated state, the rule and the time.
+    fn victims(&self, rule: &EvictRule, at: LogTime) -> Vec<ObjectId> {
+        let ended = LeaseBucket::ended_by(at);
+        let mut victims = Vec::new();
+        for (bucket, id) in self.core.eviction.named_by(rule) {
+            let Some(handle) = self.engine.handle(&self.core, id) else { continue };
+            let objects = self.engine.shards[handle.shard()].objects.read();
+            let Some(object) = objects.at(handle.slot()) else { continue };
+            // A whole second has ended for all in it; of the second under way only some have.
+            if bucket > ended && object.replicated_lease > at {
+                continue;
+            }
+            self.core.with_group(object, &mut victims);
+        }
+        victims
+    }
+
+    pub(super) fn apply_renew(&mut self, leases: &[(ObjectId, LogTime)]) {
+        for (object, until) in leases {
+            if let Some(handle) = self.engine.handle(&self.core, *object) {
+                self.alter(handle, None, |object, _| {
+                    object.replicated_lease = object.replicated_lease.max(*until);
+                    object.clear_dirty();
+                });
+            }
+        }
+    }
+
+    /// Takes memory at these places. If any is not free, or its segment is not there, nothing is taken.
+    pub(super) fn take_places(&mut self, places: &[Place], size: u64, first_ordinal: u8) -> Option<Replicas> {
+        let engine = self.engine;
+        let core = &mut *self.core;
+        let mut replicas = Replicas::new();
+        for (nth, place) in places.iter().enumerate() {
+            let ordinal = first_ordinal.wrapping_add(nth as u8);
+            match core.take(&engine.counts, *place, size, ordinal) {
+                Some(replica) => replicas.push(replica),
+                None => {
+                    replicas.iter().for_each(|replica| core.free(&engine.counts, replica, size));
+                    return None;
+                }
+            }
+        }
+        Some(replicas)
+    }
+}
+
+impl Core {
+    fn begin_processing(&mut self, id: ObjectId, started: LogTime, soft_pin: SoftPin) {
+        self.digest.add(digest::processing(id.0, started));
+        self.processing.insert(id, Processing { started, soft_pin });
+    }
+
+    fn take(&mut self, counts: &Counts, place: Place, size: u64, ordinal: u8) -> Option<Replica> {
+        let mounted = self.segments.get_mut(&place.segment)?;
+        let before = mounted.extents.used_bytes();
+        mounted.extents.take(place.offset, size).ok()?;
+        let after = mounted.extents.used_bytes();
+        mounted.segment.set_used(after);
+        Counts::add(&counts.allocated, after - before);
+        Some(Replica {
+            segment: Arc::clone(&mounted.segment),
+            offset: place.offset,
+            status: ReplicaStatus::Processing,
+            ordinal,
+        })
+    }
+
+    /// Adds an object to a list of victims, and with it the rest of its group if it stands for one.
+    pub(in crate::engine) fn with_group(&self, object: &Object, victims: &mut Vec<ObjectId>) {
+        let alone = object.soft_pin_until() != LogTime(0);
+        match object.group().filter(|_| !alone).and_then(|group| self.groups.get(&group.id)) {
+            Some((_, membership)) => victims.extend(membership.members.iter()),
+            None => victims.push(object.id),
+        }
+    }
+}

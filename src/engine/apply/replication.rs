@@ -1,0 +1,102 @@
+//! Records about copies and moves.
+
+use crate::engine::object::{Replica, ReplicaStatus, Replicas};
+use crate::engine::record::{DynamicLease, ObjectRef, Place, ReplicationKind};
+use crate::engine::shard::Handle;
+use crate::engine::state::Sequencer;
+use crate::engine::task::Replication;
+use crate::engine::types::{LogTime, SequenceId, Uuid};
+
+impl Sequencer<'_> {
+    #[allow(clippy::too_many_arguments)] // one for each field of the record
+    pub(super) fn apply_replication_start(
+        &mut self,
+        id: SequenceId,
+        at: LogTime,
+        object: ObjectRef,
+        kind: ReplicationKind,
+        client: Uuid,
+        source: u8,
+        places: &[Place],
+        dynamic: DynamicLease,
+    ) {
+        let Some(handle) = self.named(object) else { return };
+        let (size, ordinal) = {
+            let objects = self.engine.shards[handle.shard()].objects.read();
+            let Some(object) = objects.at(handle.slot()) else { return };
+            (object.size, object.next_ordinal())
+        };
+        let Some(replicas) = self.take_places(places, size, ordinal) else {
+            self.core.faults += 1;
+            return;
+        };
+        self.core.replications.insert((at, object.id));
+        self.alter(handle, Some(id), |object, _| {
+            let targets = replicas.iter().map(|replica| replica.ordinal).collect();
+            replicas.into_iter().for_each(|replica| object.push_replica(replica));
+            object.extra_mut().replication =
+                Some(Replication { kind, client, source, targets, started: at, dynamic });
+        });
+    }
+
+    /// Targets whose segment went away are dropped, and so are all of them if the source did; what is left is written.
+    /// The source of a move leaves the object, but its bytes stay reserved for those who may still read them.
+    pub(super) fn apply_replication_end(&mut self, id: SequenceId, object: ObjectRef, release_at: LogTime) {
+        let Some(handle) = self.named(object) else { return };
+        let mut moved = None;
+        let mut source_there = false;
+        self.alter(handle, Some(id), |object, core| {
+            let Some(task) = object.extra.as_mut().and_then(|extra| extra.replication.take()) else { return };
+            core.replications.remove(&(task.started, object.id));
+            let is_source = |replica: &Replica| replica.ordinal == task.source && replica.is_readable();
+            source_there = object.replicas().any(is_source);
+            if !source_there {
+                object.extra_mut().replication = Some(task);
+                return;
+            }
+            let mut targets_gone = false;
+            for replica in object.replicas_mut().filter(|replica| task.targets.contains(&replica.ordinal)) {
+                if replica.segment.is_alive() {
+                    replica.status = ReplicaStatus::Complete;
+                } else {
+                    targets_gone = true;
+                }
+            }
+            let _ = object.take_replicas(|replica| {
+                task.targets.contains(&replica.ordinal) && !replica.segment.is_alive()
+            });
+            if task.kind == ReplicationKind::Move && !targets_gone {
+                moved = object
+                    .take_replicas(|replica| replica.ordinal == task.source)
+                    .map(|out| (object.size, out));
+            }
+        });
+        if !source_there {
+            self.drop_replication(handle, id);
+        }
+        if let Some((size, replicas)) = moved {
+            let replicas: Replicas = replicas;
+            self.core.hold(id, release_at, size, replicas);
+        }
+    }
+
+    pub(super) fn apply_replication_revoke(&mut self, id: SequenceId, object: ObjectRef) {
+        if let Some(handle) = self.named(object) {
+            self.drop_replication(handle, id);
+        }
+    }
+
+    /// Gives a copy or move up: its targets go, and the object too if nothing else is left of it.
+    pub(super) fn drop_replication(&mut self, handle: Handle, id: SequenceId) {
+        let mut targets = Vec::new();
+        self.alter(handle, Some(id), |object, core| {
+            if let Some(task) = object.extra.as_mut().and_then(|extra| extra.replication.take()) {
+                core.replications.remove(&(task.started, object.id));
+                targets = task.targets;
+            }
+        });
+        self.drop_replicas(handle, Some(id), |replica| {
+            targets.contains(&replica.ordinal) || !replica.segment.is_alive()
+        });
+    }
+}

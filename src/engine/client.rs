@@ -1,0 +1,63 @@
+//! Clients: who is known and alive, and who wrote which object.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::object::ClientNumber;
+use super::types::{SegmentNumber, SequenceId, Uuid};
+
+/// A client that is known and alive, or owns segments.
+#[derive(Clone, Debug, Default)]
+pub struct Client {
+    /// Whether it has told all its segments: the status that Ping answers.
+    pub joined: bool,
+    /// Its mounted segments.
+    pub segments: BTreeSet<SegmentNumber>,
+    /// The last record about it.
+    pub last_record: SequenceId,
+}
+
+/// The clients that are known and alive, or own segments.
+pub type Clients = HashMap<Uuid, Client>;
+
+/// Writers by small number, so that an object need not carry all of its writer's name. A number is given back when
+/// its last object is gone.
+#[derive(Debug, Default)]
+pub struct Writers {
+    by_id: HashMap<Uuid, ClientNumber>,
+    entries: Vec<(Uuid, u64)>,
+    free: Vec<ClientNumber>,
+}
+
+impl Writers {
+    /// The number of a writer, with one more object to its name.
+    pub fn take(&mut self, id: Uuid) -> ClientNumber {
+        let number = *self.by_id.entry(id).or_insert_with(|| match self.free.pop() {
+            Some(number) => {
+                self.entries[number.0 as usize] = (id, 0);
+                number
+            }
+            None => {
+                self.entries.push((id, 0));
+                ClientNumber(self.entries.len() as u32 - 1)
+            }
+        });
+        self.entries[number.0 as usize].1 += 1;
+        number
+    }
+
+    /// One object less to a writer's name.
+    pub fn give(&mut self, number: ClientNumber) {
+        let Some((id, objects)) = self.entries.get_mut(number.0 as usize) else { return };
+        *objects -= 1;
+        if *objects == 0 {
+            self.by_id.remove(id);
+            self.free.push(number);
+        }
+    }
+
+    /// The writer with this number.
+    #[must_use]
+    pub fn id(&self, number: ClientNumber) -> Uuid {
+        self.entries.get(number.0 as usize).map_or(Uuid::default(), |(id, _)| *id)
+    }
+}

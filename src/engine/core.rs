@@ -1,0 +1,128 @@
+//! What only the holder of the sequencer touches: indexes over the objects, free memory, reservations, tasks.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+
+use super::client::Writers;
+use super::digest::Digest;
+use super::eviction::EvictionIndex;
+use super::extents::Extents;
+use super::group::{Group, Membership};
+use super::object::Replicas;
+use super::record::SoftPin;
+use super::segment::Segment;
+use super::shard::Handle;
+use super::task::Tasks;
+use super::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Uuid};
+
+/// What only the holder of the sequencer touches.
+#[derive(Debug, Default)]
+pub struct Core {
+    /// The last record applied.
+    pub last: SequenceId,
+    /// Its timestamp.
+    pub log_time: LogTime,
+    /// Where objects lie, by id.
+    pub ids: HashTable<Handle>,
+    /// Who wrote which object.
+    pub writers: Writers,
+    /// Mounted segments with their free memory.
+    pub segments: BTreeMap<SegmentNumber, Mounted>,
+    /// Mounted segments by the name that their client gave them.
+    pub segment_ids: HashMap<Uuid, SegmentNumber>,
+    /// Segments that take new objects, by the name that users know.
+    pub names: BTreeMap<Box<[u8]>, Vec<SegmentNumber>>,
+    /// The same segments, in no order, to choose from at random.
+    pub open: Vec<SegmentNumber>,
+    /// The same segments by host.
+    pub hosts: BTreeMap<Box<[u8]>, Vec<SegmentNumber>>,
+    /// Where chance comes from when a segment is chosen. Not state: the choice is in the record.
+    pub chance: Chance,
+    /// The number of the next mount.
+    pub next_segment: u32,
+    /// Writes under way, oldest first.
+    pub processing: BTreeMap<ObjectId, Processing>,
+    /// Bytes that somebody may still be using, by the record that discarded them.
+    pub discarded: BTreeMap<SequenceId, Discarded>,
+    /// When discarded bytes are free, soonest first.
+    pub releases: BTreeSet<(LogTime, SequenceId)>,
+    /// Copies and moves under way, oldest first.
+    pub replications: BTreeSet<(LogTime, ObjectId)>,
+    /// Groups with their members.
+    pub groups: HashMap<Box<[u8]>, (Arc<Group>, Membership)>,
+    /// The order of eviction.
+    pub eviction: EvictionIndex,
+    /// Objects that could be evicted, were their lease over.
+    pub evictable: usize,
+    /// Tasks for clients.
+    pub tasks: Tasks,
+    /// The sum over all replicated items.
+    pub digest: Digest,
+    /// Records that could not be applied to an object, which was dropped.
+    pub faults: u64,
+}
+
+/// A mounted segment with its free memory.
+#[derive(Debug)]
+pub struct Mounted {
+    /// The segment.
+    pub segment: Arc<Segment>,
+    /// What of it is free.
+    pub extents: Extents,
+    /// When it is to be unmounted, if it is being drained.
+    pub drain_until: Option<LogTime>,
+}
+
+/// A write under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Processing {
+    /// When it began.
+    pub started: LogTime,
+    /// What becomes of the soft pin at its end.
+    pub soft_pin: SoftPin,
+}
+
+/// Bytes that belong to no object but may still be in use.
+#[derive(Debug)]
+pub struct Discarded {
+    /// When they are free.
+    pub release_at: LogTime,
+    /// How many bytes each replica has.
+    pub size: u64,
+    /// Where they are.
+    pub replicas: Replicas,
+}
+
+/// A small source of chance.
+#[derive(Debug)]
+pub struct Chance(u64);
+
+impl Default for Chance {
+    fn default() -> Self {
+        Self(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+impl Chance {
+    /// Starts from another point.
+    pub fn seed(&mut self, seed: u64) {
+        self.0 = seed | 1;
+    }
+
+    /// A number below `bound`, which is not zero.
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound.max(1)
+    }
+}
+
+/// The hash of an id for the table of ids.
+#[must_use]
+pub fn id_hash(id: ObjectId) -> u64 {
+    let wide = u128::from(id.0 ^ 0x2545_f491_4f6c_dd1d) * 0x9e37_79b9_7f4a_7c15;
+    (wide >> 64) as u64 ^ wide as u64
+}

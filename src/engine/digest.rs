@@ -1,0 +1,129 @@
+//! The digest: a sum of hashes of all replicated items, kept up to date by `apply`.
+//!
+//! Two replicas that applied the same records have the same digest. The hash of an item covers all that records say of
+//! it and nothing local: no live lease, no place in memory.
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use super::object::Object;
+use super::types::{LogTime, SequenceId, Uuid};
+
+/// A sum of item hashes. Items come and go in any order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Digest(pub u64);
+
+impl Digest {
+    /// An item is there.
+    pub fn add(&mut self, item: u64) {
+        self.0 = self.0.wrapping_add(item);
+    }
+
+    /// An item is no longer there.
+    pub fn subtract(&mut self, item: u64) {
+        self.0 = self.0.wrapping_sub(item);
+    }
+}
+
+/// What kind of item a hash is of, so that items of two kinds with the same numbers differ.
+#[derive(Clone, Copy)]
+#[repr(u64)]
+enum Kind {
+    Object = 1,
+    Segment,
+    Client,
+    Discarded,
+    Processing,
+    Metadata,
+    Task,
+}
+
+fn hash(kind: Kind, words: &[u64]) -> u64 {
+    words.iter().fold(kind as u64 ^ 0x9e37_79b9_7f4a_7c15, |sum, word| {
+        // Multiply to 128 bits and fold: spreads every input bit over the word, at one multiplication a word.
+        let wide = u128::from(sum ^ word.rotate_left(32)) * 0xa076_1d64_78bd_642f;
+        (wide >> 64) as u64 ^ wide as u64
+    })
+}
+
+/// The hash of an object whose writer is `client`.
+#[must_use]
+pub fn object(object: &Object, client: Uuid) -> u64 {
+    let mut sum = hash(
+        Kind::Object,
+        &[
+            xxh3_64(&object.key),
+            object.id.0,
+            object.last_record.0,
+            object.size,
+            object.replicated_lease.0,
+            client.first,
+            client.second,
+            u64::from(object.data_type) << 1 | u64::from(object.hard_pinned),
+        ],
+    );
+    for replica in object.replicas() {
+        let tag = u64::from(replica.segment.number.0) << 16 | u64::from(replica.ordinal) << 8;
+        sum = hash(Kind::Object, &[sum, tag | replica.status as u64, replica.offset]);
+    }
+    if let Some(extra) = &object.extra {
+        let group = extra.group.as_ref().map_or(0, |group| xxh3_64(&group.id));
+        let checksum = extra.checksum.map_or(0, |sum| hash(Kind::Object, &[sum]));
+        sum = hash(Kind::Object, &[sum, group, checksum, extra.soft_pin_until.0]);
+        if let Some(task) = &extra.replication {
+            let targets = task.targets.iter().fold(1, |sum, ordinal| sum << 8 | u64::from(*ordinal));
+            let words = [task.kind as u64, u64::from(task.source), targets, task.started.0];
+            sum =
+                hash(Kind::Object, &[sum, task.client.first, task.client.second, hash(Kind::Object, &words)]);
+        }
+    }
+    sum
+}
+
+/// The hash of a mounted segment.
+#[must_use]
+pub fn segment(segment: &super::segment::Segment, drain_until: Option<LogTime>) -> u64 {
+    let words = [
+        u64::from(segment.number.0),
+        segment.id.first,
+        segment.id.second,
+        segment.client.first,
+        segment.client.second,
+        segment.base,
+        segment.size,
+        xxh3_64(&segment.name),
+        xxh3_64(&segment.te_endpoint),
+        drain_until.map_or(0, |until| until.0 + 1),
+    ];
+    hash(Kind::Segment, &words)
+}
+
+/// The hash of a client that is known and alive.
+#[must_use]
+pub fn client(id: Uuid) -> u64 {
+    hash(Kind::Client, &[id.first, id.second])
+}
+
+/// The hash of discarded bytes that are still reserved.
+#[must_use]
+pub fn discarded(reservation: SequenceId, release_at: LogTime) -> u64 {
+    hash(Kind::Discarded, &[reservation.0, release_at.0])
+}
+
+/// The hash of a write under way.
+#[must_use]
+pub fn processing(object: u64, started: LogTime) -> u64 {
+    hash(Kind::Processing, &[object, started.0])
+}
+
+/// The hash of an entry of the metadata server.
+#[must_use]
+pub fn metadata(key: &[u8], value: &[u8]) -> u64 {
+    hash(Kind::Metadata, &[xxh3_64(key), xxh3_64_with_seed(value, 1)])
+}
+
+/// The hash of a task that has not ended.
+#[must_use]
+pub fn task(task: &super::task::Task) -> u64 {
+    let words = [task.id.first, task.id.second, task.status as u64, task.last_record.0, xxh3_64(&task.key)];
+    hash(Kind::Task, &words)
+}

@@ -1,0 +1,125 @@
+//! The order of eviction, and who goes by a rule.
+//!
+//! Objects that could be evicted are kept in order of lease (by the second) and id, so that finding the next victims
+//! costs as much as there are victims, however many objects there are. An object that is being written, hard-pinned or
+//! being copied is not in the index at all. Groups go whole or not at all: a group stands in the index once, at the
+//! place of its last member, and only while all its members could go.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use roaring::RoaringTreemap;
+
+use super::record::{EvictRule, LeaseBucket};
+use super::types::{LogTime, ObjectId};
+
+/// At most so many victims of one record, so that nobody waits long for the sequencer.
+pub const MAX_VICTIMS: usize = 4096;
+
+/// Who could be evicted, in order.
+#[derive(Debug, Default)]
+pub struct EvictionIndex {
+    plain: Ordered,
+    soft: Ordered,
+    /// When soft pins end. A pin that has ended is taken off by the next eviction.
+    soft_ends: BTreeSet<(LogTime, ObjectId)>,
+}
+
+/// Ids by bucket. A bitmap of ids takes a bit or two for each object where a tree would take some thirty bytes.
+#[derive(Debug, Default)]
+struct Ordered {
+    buckets: BTreeMap<LeaseBucket, RoaringTreemap>,
+    len: usize,
+}
+
+impl Ordered {
+    fn insert(&mut self, bucket: LeaseBucket, id: ObjectId) {
+        if self.buckets.entry(bucket).or_default().insert(id.0) {
+            self.len += 1;
+        }
+    }
+
+    fn remove(&mut self, bucket: LeaseBucket, id: ObjectId) {
+        if let Some(ids) = self.buckets.get_mut(&bucket) {
+            if ids.remove(id.0) {
+                self.len -= 1;
+            }
+            if ids.is_empty() {
+                self.buckets.remove(&bucket);
+            }
+        }
+    }
+
+    fn iter(&self, last: LeaseBucket) -> impl Iterator<Item = (LeaseBucket, ObjectId)> {
+        self.buckets
+            .range(..=last)
+            .flat_map(|(bucket, ids)| ids.iter().map(move |id| (*bucket, ObjectId(id))))
+    }
+}
+
+/// Where an object, or the group that it stands for, is in the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Its lease.
+    pub bucket: LeaseBucket,
+    /// Its id.
+    pub id: ObjectId,
+    /// Until when it is spared if possible; zero if not.
+    pub soft_pin_until: LogTime,
+}
+
+impl EvictionIndex {
+    /// Adds a candidate.
+    pub fn insert(&mut self, standing: Standing) {
+        if standing.soft_pin_until == LogTime(0) {
+            self.plain.insert(standing.bucket, standing.id);
+        } else {
+            self.soft.insert(standing.bucket, standing.id);
+            self.soft_ends.insert((standing.soft_pin_until, standing.id));
+        }
+    }
+
+    /// Takes a candidate out.
+    pub fn remove(&mut self, standing: Standing) {
+        if standing.soft_pin_until == LogTime(0) {
+            self.plain.remove(standing.bucket, standing.id);
+        } else {
+            self.soft.remove(standing.bucket, standing.id);
+            self.soft_ends.remove(&(standing.soft_pin_until, standing.id));
+        }
+    }
+
+    /// Candidates that have no soft pin.
+    #[must_use]
+    pub fn plain_len(&self) -> usize {
+        self.plain.len
+    }
+
+    /// Candidates that have one.
+    #[must_use]
+    pub fn soft_len(&self) -> usize {
+        self.soft.len
+    }
+
+    /// The candidates whose lease may have ended by `now`, in order. Those of the last second have to be looked at.
+    pub fn candidates(
+        &self,
+        now: LogTime,
+        soft_pinned: bool,
+    ) -> impl Iterator<Item = (LeaseBucket, ObjectId)> {
+        let order = if soft_pinned { &self.soft } else { &self.plain };
+        order.iter(LeaseBucket::of(now))
+    }
+
+    /// The candidates that a rule names: a function of the index and the rule, and of nothing else.
+    #[must_use]
+    pub fn named_by(&self, rule: &EvictRule) -> Vec<(LeaseBucket, ObjectId)> {
+        let order = if rule.soft_pinned { &self.soft } else { &self.plain };
+        order.iter(rule.up_to.0).take_while(|place| *place <= rule.up_to).collect()
+    }
+
+    /// The objects whose soft pin has ended by `now`.
+    #[must_use]
+    pub fn soft_pins_ended(&self, now: LogTime) -> Vec<ObjectId> {
+        self.soft_ends.iter().take_while(|(until, _)| *until <= now).map(|(_, id)| *id).collect()
+    }
+}

@@ -1,0 +1,122 @@
+//! Making room: when to evict, how much, and who.
+
+use std::sync::atomic::Ordering;
+
+use crate::engine::eviction::MAX_VICTIMS;
+use crate::engine::record::{EvictRule, LeaseBucket, Record};
+use crate::engine::shard::Handle;
+use crate::engine::state::{Engine, Sequencer};
+use crate::engine::types::{LogTime, ObjectId};
+
+use super::remove::CHUNK;
+
+impl Engine {
+    /// Evicts objects if memory is short, and says how many went. Others get their turn between records.
+    pub fn evict(&self, now: LogTime) -> u64 {
+        let used = self.used_ratio();
+        let starved = self.counts.starved.swap(false, Ordering::Relaxed);
+        let rules = &self.rules;
+        if used <= rules.high_watermark && !starved {
+            return 0;
+        }
+        let over = used - rules.high_watermark;
+        let target = rules.eviction_ratio.max(over + rules.eviction_ratio);
+        let at_least = (target / 2.0).max(over);
+        let base = {
+            let mut sequencer = self.sequencer(now);
+            sequencer.end_soft_pins();
+            sequencer.core.evictable as f64
+        };
+        let share = |ratio: f64| (base * ratio).ceil().max(0.0) as u64;
+        let mut evicted = self.evict_up_to(share(target), false, now);
+        if evicted < share(at_least) && rules.evict_soft_pinned {
+            evicted += self.evict_up_to(share(at_least) - evicted, true, now);
+        }
+        evicted
+    }
+
+    fn evict_up_to(&self, want: u64, soft_pinned: bool, now: LogTime) -> u64 {
+        let mut evicted = 0;
+        while evicted < want {
+            let gone = self.sequencer(now).evict_some((want - evicted) as usize, soft_pinned);
+            if gone == 0 {
+                break;
+            }
+            evicted += gone as u64;
+        }
+        evicted
+    }
+}
+
+impl Sequencer<'_> {
+    /// Takes soft pins off whose time has passed. A rule that names nobody does that and nothing else.
+    fn end_soft_pins(&mut self) {
+        if !self.core.eviction.soft_pins_ended(self.now).is_empty() {
+            let rule = EvictRule { up_to: (LeaseBucket(0), ObjectId(0)), soft_pinned: false };
+            self.commit(&Record::Evict(rule));
+        }
+    }
+
+    /// Evicts at least one and about `want` objects, but not many more than one record should, and says how many.
+    ///
+    /// Candidates whose live lease is longer than what is replicated get that written down first, so that the rule
+    /// does not name them on any replica. The rest are marked before the record is made: from then on no reader is
+    /// promised them.
+    fn evict_some(&mut self, want: usize, soft_pinned: bool) -> usize {
+        let want = want.min(MAX_VICTIMS);
+        let mut promised = Vec::new();
+        let mut count = 0;
+        let mut up_to = None;
+        for (bucket, id) in self.core.eviction.candidates(self.now, soft_pinned) {
+            if count >= want || promised.len() >= CHUNK {
+                break;
+            }
+            let Some(handle) = self.engine.handle(&self.core, id) else { continue };
+            let mut members = Vec::new();
+            let ended = self.view(handle, |object| {
+                self.core.with_group(object, &mut members);
+                object.replicated_lease <= self.now
+            });
+            if ended != Some(true) {
+                continue;
+            }
+            let handles: Vec<Handle> =
+                members.iter().filter_map(|member| self.engine.handle(&self.core, *member)).collect();
+            if self.doom_all(&handles, &mut promised) {
+                count += handles.len();
+                up_to = Some((bucket, id));
+            }
+        }
+        if !promised.is_empty() {
+            self.commit(&Record::RenewLeases { leases: &promised });
+        }
+        if let Some(up_to) = up_to {
+            self.commit(&Record::Evict(EvictRule { up_to, soft_pinned }));
+        }
+        count
+    }
+
+    /// Marks all of these, or none: then the promises that hold them are added to the list.
+    fn doom_all(&self, handles: &[Handle], promised: &mut Vec<(ObjectId, LogTime)>) -> bool {
+        let mut doomed = Vec::with_capacity(handles.len());
+        for handle in handles {
+            let mut objects = self.engine.shards[handle.shard()].objects.write();
+            let Some(object) = objects.at_mut(handle.slot()) else { continue };
+            match object.doom(self.now, false) {
+                Some(lease) => doomed.push((handle, lease)),
+                None => {
+                    promised.push((object.id, object.lease()));
+                    drop(objects);
+                    for (handle, lease) in doomed {
+                        let mut objects = self.engine.shards[handle.shard()].objects.write();
+                        if let Some(object) = objects.at_mut(handle.slot()) {
+                            object.spare(lease);
+                        }
+                    }
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}

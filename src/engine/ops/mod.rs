@@ -1,0 +1,20 @@
+//! Operations: each looks at the state, decides, and commits the records that say what happened.
+//!
+//! Nothing here edits state. An operation that is refused commits nothing.
+
+mod evict;
+mod find;
+mod placement;
+mod put;
+mod remove;
+mod replicate;
+mod segments;
+mod tasks;
+mod upkeep;
+
+pub use put::{ReplicaTypes, Started, WriteConfig};
+pub use replicate::Replicated;
+pub use upkeep::Upkeep;
+
+/// The longest key: a record names its key, and a record has to fit into a batch of the log.
+pub const MAX_KEY: usize = 4096;

@@ -1,0 +1,233 @@
+//! Writing objects: Put, Upsert, their End and Revoke.
+
+use std::sync::atomic::Ordering;
+
+use super::placement::{Places, Wanted};
+use crate::engine::object::{ReplicaStatus, Replicas};
+use crate::engine::record::{Record, SoftPin, Start};
+use crate::engine::shard::{KeyHash, SHARD_CAPACITY};
+use crate::engine::state::Sequencer;
+use crate::engine::types::{Answer, ErrorCode, ObjectId, SequenceId, Uuid};
+
+use super::find::Found;
+
+/// How an object is to be written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriteConfig<'a> {
+    /// How many replicas are wanted; fewer are given when there is no room for all.
+    pub replicas: u64,
+    /// What becomes of the soft pin at the End.
+    pub soft_pin: SoftPin,
+    /// Never evict it.
+    pub hard_pin: bool,
+    /// Names of segments to try first, in order.
+    pub preferred: &'a [&'a [u8]],
+    /// The writer's host.
+    pub host_id: &'a [u8],
+    /// What the writer says it is.
+    pub data_type: u8,
+    /// The group that it belongs to; `None` leaves an existing object in its group.
+    pub group: Option<&'a [u8]>,
+}
+
+/// A write that may begin.
+#[derive(Clone, Debug)]
+pub struct Started {
+    /// The object.
+    pub id: ObjectId,
+    /// Bytes of one replica.
+    pub size: u64,
+    /// Where to write.
+    pub replicas: Replicas,
+}
+
+/// Which kinds of replicas an End or Revoke is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplicaTypes {
+    /// Those in memory, alone or among others.
+    Memory,
+    /// Kinds that no object here has.
+    Others,
+}
+
+impl Sequencer<'_> {
+    /// Reserves memory for a new object.
+    pub fn put_start(
+        &mut self,
+        client: Uuid,
+        key: &[u8],
+        size: u64,
+        config: &WriteConfig<'_>,
+    ) -> Answer<Started> {
+        let mut stuck = None;
+        if let Some(found) = self.find_to_write(key) {
+            let complete = self.view(found.handle, |object| {
+                object.replicas().any(|replica| replica.status == ReplicaStatus::Complete)
+            });
+            let started = self.core.processing.get(&found.object.id).map(|write| write.started);
+            match started {
+                Some(started)
+                    if complete != Some(true)
+                        && started.plus(self.engine.rules.discard_timeout) < self.now =>
+                {
+                    stuck = Some((found, started.plus(self.engine.rules.release_timeout)));
+                }
+                _ => return Answer::refuse(ErrorCode::OBJECT_ALREADY_EXISTS, found.object.after),
+            }
+        }
+        let places = match self.places(key, size, config) {
+            Ok(places) => places,
+            Err(answer) => return answer,
+        };
+        if let Some((found, release_at)) = stuck {
+            self.commit(&Record::Discard { object: found.object, release_at });
+        }
+        let group = config.group.filter(|group| !group.is_empty());
+        let id = self.commit(&Record::PutStart(start(client, key, size, config, &places, group)));
+        self.started(id)
+    }
+
+    /// Reserves memory to write a key again, or the memory that it has if the size is the same.
+    pub fn upsert_start(
+        &mut self,
+        client: Uuid,
+        key: &[u8],
+        size: u64,
+        config: &WriteConfig<'_>,
+    ) -> Answer<Started> {
+        let Some(found) = self.find_to_write(key) else { return self.put_start(client, key, size, config) };
+        let seen = self.view(found.handle, |object| {
+            let group = object.group().map(|group| group.id.clone());
+            (group, object.replication().is_some(), object.size, object.hard_pinned)
+        });
+        let Some((group, replicating, old_size, hard_pinned)) = seen else {
+            return Answer::refuse(ErrorCode::INTERNAL_ERROR, found.object.after);
+        };
+        let group = group.as_deref();
+        if config.group.is_some_and(|wanted| wanted != group.unwrap_or(b"")) {
+            return Answer::refuse(ErrorCode::INVALID_PARAMS, found.object.after);
+        }
+        if replicating {
+            return Answer::refuse(ErrorCode::OBJECT_HAS_REPLICATION_TASK, found.object.after);
+        }
+        let release_at = self.now.plus(self.engine.rules.release_timeout);
+        let config = WriteConfig { hard_pin: hard_pinned, ..*config };
+        let in_place = old_size == size && !self.core.processing.contains_key(&found.object.id);
+        let places = if in_place {
+            Places::new()
+        } else {
+            match self.places(key, size, &config) {
+                Ok(places) => places,
+                Err(answer) => return answer,
+            }
+        };
+        let start = start(client, key, size, &config, &places, group);
+        let id = self.commit(&Record::UpsertStart { start, replaces: Some(found.object), release_at });
+        self.started(id)
+    }
+
+    fn places(&mut self, key: &[u8], size: u64, config: &WriteConfig<'_>) -> Result<Places, Answer<Started>> {
+        let last = self.core.last;
+        if self.engine.shards[KeyHash::of(key).shard()].objects.read().len() >= SHARD_CAPACITY - 1 {
+            return Err(Answer::refuse(ErrorCode::NO_AVAILABLE_HANDLE, last));
+        }
+        let wanted = Wanted {
+            size,
+            replicas: config.replicas,
+            preferred: config.preferred,
+            host_id: config.host_id,
+            strategy: self.engine.rules.strategy,
+        };
+        let places = self.core.choose_places(&wanted);
+        if places.is_empty() {
+            if self.core.segments.len() as u64 >= config.replicas {
+                self.engine.counts.starved.store(true, Ordering::Relaxed);
+            }
+            return Err(Answer::refuse(ErrorCode::NO_AVAILABLE_HANDLE, last));
+        }
+        Ok(places)
+    }
+
+    /// What a writer is told: it rests on the record that reserved the bytes (R3).
+    fn started(&self, id: SequenceId) -> Answer<Started> {
+        let object_id = ObjectId(id.0);
+        let seen = self.engine.handle(&self.core, object_id).and_then(|handle| {
+            self.view(handle, |object| Started {
+                id: object_id,
+                size: object.size,
+                replicas: object.replicas().cloned().collect(),
+            })
+        });
+        match seen {
+            Some(started) => Answer::ok(started, id),
+            None => Answer::refuse(ErrorCode::INTERNAL_ERROR, id),
+        }
+    }
+
+    /// The writer is done.
+    pub fn end(
+        &mut self,
+        client: Uuid,
+        key: &[u8],
+        types: ReplicaTypes,
+        checksum: Option<u64>,
+    ) -> Answer<()> {
+        let found = match self.find_owned(client, key) {
+            Ok(found) => found,
+            Err((code, depends_on)) => return Answer::refuse(code, depends_on),
+        };
+        if self.core.processing.contains_key(&found.object.id) {
+            if types == ReplicaTypes::Others {
+                return Answer::ok((), found.object.after);
+            }
+            return Answer::ok((), self.commit(&Record::End { object: found.object, checksum }));
+        }
+        let complete = self.view(found.handle, |object| object.is_complete()) == Some(true);
+        if complete && types == ReplicaTypes::Memory {
+            Answer::ok((), found.object.after)
+        } else {
+            Answer::refuse(ErrorCode::INVALID_WRITE, found.object.after)
+        }
+    }
+
+    /// The writer gives up.
+    pub fn revoke(&mut self, client: Uuid, key: &[u8], types: ReplicaTypes) -> Answer<()> {
+        let found = match self.find_owned(client, key) {
+            Ok(found) => found,
+            Err((code, depends_on)) => return Answer::refuse(code, depends_on),
+        };
+        if !self.core.processing.contains_key(&found.object.id) {
+            return Answer::refuse(ErrorCode::INVALID_WRITE, found.object.after);
+        }
+        if types == ReplicaTypes::Others {
+            return Answer::ok((), found.object.after);
+        }
+        Answer::ok((), self.commit(&Record::Revoke { object: found.object }))
+    }
+
+    fn find_owned(&self, client: Uuid, key: &[u8]) -> Result<Found, (ErrorCode, SequenceId)> {
+        let found = self.find(key)?;
+        let owner = self.view(found.handle, |object| self.core.writers.id(object.client));
+        if owner == Some(client) { Ok(found) } else { Err((ErrorCode::ILLEGAL_CLIENT, found.object.after)) }
+    }
+}
+
+fn start<'a>(
+    client: Uuid,
+    key: &'a [u8],
+    size: u64,
+    config: &WriteConfig<'_>,
+    places: &'a Places,
+    group: Option<&'a [u8]>,
+) -> Start<'a> {
+    Start {
+        key,
+        client,
+        size,
+        places,
+        hard_pin: config.hard_pin,
+        soft_pin: config.soft_pin,
+        group,
+        data_type: config.data_type,
+    }
+}

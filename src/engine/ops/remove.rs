@@ -1,0 +1,199 @@
+//! Removing objects.
+
+use super::find::Found;
+use crate::engine::object::{Object, ReplicaStatus};
+use crate::engine::record::{ObjectRef, Record, RemoveSource};
+use crate::engine::shard::{Handle, SHARDS};
+use crate::engine::state::{Engine, Sequencer};
+use crate::engine::types::{Answer, ErrorCode, LogTime, ObjectId, SequenceId, Uuid};
+
+/// At most so many objects are named by one record.
+pub(super) const CHUNK: usize = 4096;
+
+impl Sequencer<'_> {
+    /// Removes one object.
+    pub fn remove(&mut self, key: &[u8], force: bool) -> Answer<()> {
+        match self.find(key).and_then(|found| self.condemn(&found, force).map(|()| found.object)) {
+            Err((code, depends_on)) => Answer::refuse(code, depends_on),
+            Ok(object) => {
+                let record = Record::Remove { objects: &[object], source: RemoveSource::Explicit };
+                Answer::ok((), self.commit(&record))
+            }
+        }
+    }
+
+    /// Removes several objects with one record, and says of each how it went, in order.
+    pub fn batch_remove(
+        &mut self,
+        keys: &[&[u8]],
+        force: bool,
+        mut each: impl FnMut(Result<(), ErrorCode>),
+    ) -> SequenceId {
+        let mut depends_on = SequenceId(0);
+        let mut condemned = Vec::with_capacity(keys.len().min(CHUNK));
+        for key in keys {
+            match self.find(key).and_then(|found| self.condemn(&found, force).map(|()| found.object)) {
+                Ok(object) => {
+                    condemned.push(object);
+                    each(Ok(()));
+                }
+                Err((code, rests_on)) => {
+                    depends_on = depends_on.max(rests_on);
+                    each(Err(code));
+                }
+            }
+        }
+        for chunk in condemned.chunks(CHUNK) {
+            depends_on = self.commit(&Record::Remove { objects: chunk, source: RemoveSource::Explicit });
+        }
+        depends_on
+    }
+
+    /// Removes those of a chunk of objects that can be: they were found outside and are looked at again here.
+    fn remove_found(&mut self, ids: &[ObjectId], force: bool, source: RemoveSource) -> (u64, SequenceId) {
+        let mut condemned = Vec::with_capacity(ids.len());
+        for id in ids {
+            let Some(handle) = self.engine.handle(&self.core, *id) else { continue };
+            let Some(after) = self.view(handle, |object| object.last_record) else { continue };
+            let found = Found { handle, object: ObjectRef { id: *id, after } };
+            if self.condemn(&found, force).is_ok() {
+                condemned.push(found.object);
+            }
+        }
+        if condemned.is_empty() {
+            return (0, self.core.last);
+        }
+        (condemned.len() as u64, self.commit(&Record::Remove { objects: &condemned, source }))
+    }
+
+    /// Marks an object that may be removed as about to be, so that no reader is promised it from here on.
+    fn condemn(&mut self, found: &Found, force: bool) -> Result<(), (ErrorCode, SequenceId)> {
+        let after = found.object.after;
+        let mut objects = self.engine.shards[found.handle.shard()].objects.write();
+        let Some(object) = objects.at_mut(found.handle.slot()) else {
+            return Err((ErrorCode::OBJECT_NOT_FOUND, after));
+        };
+        if !force && object.lease() > self.now {
+            return Err((ErrorCode::OBJECT_HAS_LEASE, after));
+        }
+        if !object.is_complete() {
+            return Err((ErrorCode::REPLICA_IS_NOT_READY, after));
+        }
+        if object.replication().is_some() {
+            return Err((ErrorCode::OBJECT_HAS_REPLICATION_TASK, after));
+        }
+        object.doom(self.now, true);
+        Ok(())
+    }
+
+    /// Removes what can be removed of one shard, by a rule. Promises that are not replicated yet are written down
+    /// first, so that the rule spares the same objects everywhere.
+    fn remove_all_of(&mut self, shard: usize, force: bool) -> (u64, SequenceId) {
+        let now = self.now;
+        let mut count = 0;
+        let mut promised: Vec<(ObjectId, LogTime)> = Vec::new();
+        {
+            let ids: Vec<ObjectId> =
+                self.engine.shards[shard].objects.read().iter().map(|object| object.id).collect();
+            let mut objects = self.engine.shards[shard].objects.write();
+            for id in ids {
+                let Some(handle) = self.core.ids.find(crate::engine::core::id_hash(id), |handle| {
+                    handle.shard() == shard && objects.at(handle.slot()).is_some_and(|object| object.id == id)
+                }) else {
+                    continue;
+                };
+                let Some(object) = objects.at_mut(handle.slot()) else { continue };
+                if !object.is_complete() || object.replication().is_some() {
+                    continue;
+                }
+                if object.doom(now, force).is_some() {
+                    count += u64::from(object.is_valid());
+                } else {
+                    promised.push((id, object.lease()));
+                }
+            }
+        }
+        if count == 0 {
+            return (0, self.core.last);
+        }
+        for chunk in promised.chunks(CHUNK) {
+            self.commit(&Record::RenewLeases { leases: chunk });
+        }
+        (count, self.commit(&Record::RemoveAll { shard: shard as u16, force }))
+    }
+
+    /// Clears the replicas of an object in segments of that name, or the whole object for an empty name, on behalf of
+    /// its owner. True if anything went.
+    pub fn replica_clear(&mut self, client: Uuid, key: &[u8], segment_name: &[u8]) -> Answer<bool> {
+        let found = match self.find(key) {
+            Ok(found) => found,
+            Err((_, depends_on)) => return Answer::ok(false, depends_on),
+        };
+        let now = self.now;
+        let may_go = self.view(found.handle, |object| {
+            let there = |object: &Object| {
+                object.replicas().any(|replica| {
+                    replica.status == ReplicaStatus::Complete && *replica.segment.name == *segment_name
+                })
+            };
+            self.core.writers.id(object.client) == client
+                && object.lease() <= now
+                && if segment_name.is_empty() { object.is_complete() } else { there(object) }
+        });
+        if may_go != Some(true) || !self.doom_if_unleased(found.handle) {
+            return Answer::ok(false, found.object.after);
+        }
+        let id = if segment_name.is_empty() {
+            self.commit(&Record::Remove { objects: &[found.object], source: RemoveSource::ReplicaClear })
+        } else {
+            let id = self.commit(&Record::ClearReplicas { object: found.object, segment_name });
+            // What is left of the object can be read again.
+            let mut objects = self.engine.shards[found.handle.shard()].objects.write();
+            if let Some(object) =
+                objects.at_mut(found.handle.slot()).filter(|object| object.id == found.object.id)
+            {
+                object.spare(0);
+            }
+            id
+        };
+        Answer::ok(true, id)
+    }
+
+    fn doom_if_unleased(&mut self, handle: Handle) -> bool {
+        let mut objects = self.engine.shards[handle.shard()].objects.write();
+        objects.at_mut(handle.slot()).is_some_and(|object| object.doom(self.now, false).is_some())
+    }
+}
+
+impl Engine {
+    /// The objects of one shard whose key is wanted.
+    #[must_use]
+    pub fn matching(&self, shard: usize, mut wanted: impl FnMut(&[u8]) -> bool) -> Vec<ObjectId> {
+        let objects = self.shards[shard % SHARDS].objects.read();
+        objects
+            .iter()
+            .filter(|object| object.is_valid() && wanted(&object.key))
+            .map(|object| object.id)
+            .collect()
+    }
+
+    /// Removes those of the objects that can be, in chunks: others get their turn in between.
+    pub fn remove_matching(&self, ids: &[ObjectId], force: bool, now: LogTime) -> (u64, SequenceId) {
+        let mut total = (0, SequenceId(0));
+        for chunk in ids.chunks(CHUNK) {
+            let (count, depends_on) = self.sequencer(now).remove_found(chunk, force, RemoveSource::Regex);
+            total = (total.0 + count, depends_on.max(total.1));
+        }
+        total
+    }
+
+    /// Removes everything that can be, shard by shard.
+    pub fn remove_all(&self, force: bool, now: LogTime) -> (u64, SequenceId) {
+        let mut total = (0, SequenceId(0));
+        for shard in 0..SHARDS {
+            let (count, depends_on) = self.sequencer(now).remove_all_of(shard, force);
+            total = (total.0 + count, depends_on.max(total.1));
+        }
+        total
+    }
+}

@@ -1,0 +1,217 @@
+//! Copies and moves of replicas, made by clients.
+
+use super::find::Found;
+use super::placement::Places;
+use crate::engine::object::{Replica, ReplicaStatus, Replicas};
+use crate::engine::record::{DynamicLease, Record, ReplicationKind};
+use crate::engine::state::Sequencer;
+use crate::engine::task::Replication;
+use crate::engine::types::{Answer, ErrorCode, ObjectId, SequenceId, Uuid};
+
+/// A copy or move that may begin.
+#[derive(Clone, Debug)]
+pub struct Replicated {
+    /// The object.
+    pub id: ObjectId,
+    /// Bytes of one replica.
+    pub size: u64,
+    /// What to read.
+    pub source: Replica,
+    /// What to write.
+    pub targets: Replicas,
+}
+
+/// What is asked for at the beginning of a copy or move.
+struct Request<'a> {
+    kind: ReplicationKind,
+    client: Uuid,
+    source: &'a [u8],
+    targets: &'a [&'a [u8]],
+    dynamic: DynamicLease,
+}
+
+impl Sequencer<'_> {
+    /// Begins a copy to segments of these names; those that have a replica already are passed over.
+    pub fn copy_start(
+        &mut self,
+        client: Uuid,
+        key: &[u8],
+        source: &[u8],
+        targets: &[&[u8]],
+        dynamic: DynamicLease,
+    ) -> Answer<Replicated> {
+        if dynamic.id != Uuid::default() {
+            return self.refuse_dynamic(key);
+        }
+        let request = Request { kind: ReplicationKind::Copy, client, source, targets, dynamic };
+        self.replication_start(key, &request)
+    }
+
+    /// Begins a move to a segment of that name.
+    pub fn move_start(
+        &mut self,
+        client: Uuid,
+        key: &[u8],
+        source: &[u8],
+        target: &[u8],
+    ) -> Answer<Replicated> {
+        if source == target {
+            return Answer::invalid(ErrorCode::INVALID_PARAMS);
+        }
+        let request = Request {
+            kind: ReplicationKind::Move,
+            client,
+            source,
+            targets: &[target],
+            dynamic: DynamicLease::default(),
+        };
+        self.replication_start(key, &request)
+    }
+
+    /// Dynamic replication is off, so no lease of it can be valid.
+    fn refuse_dynamic(&self, key: &[u8]) -> Answer<Replicated> {
+        match self.find(key) {
+            Err((code, depends_on)) => Answer::refuse(code, depends_on),
+            Ok(found) => {
+                let busy = self.view(found.handle, |object| object.replication().is_some()) == Some(true);
+                let code = if busy {
+                    ErrorCode::OBJECT_HAS_REPLICATION_TASK
+                } else {
+                    ErrorCode::UNAVAILABLE_IN_CURRENT_STATUS
+                };
+                Answer::refuse(code, found.object.after)
+            }
+        }
+    }
+
+    fn replication_start(&mut self, key: &[u8], request: &Request<'_>) -> Answer<Replicated> {
+        for target in request.targets {
+            if let Err(code) = self.check_open(target, ErrorCode::SEGMENT_NOT_FOUND) {
+                return Answer::refuse(code, self.core.last);
+            }
+        }
+        let found = match self.find(key) {
+            Ok(found) => found,
+            Err((code, depends_on)) => return Answer::refuse(code, depends_on),
+        };
+        let after = found.object.after;
+        let seen = self.view(found.handle, |object| {
+            let source = object
+                .replicas()
+                .find(|replica| *replica.segment.name == *request.source && replica.is_readable())
+                .cloned();
+            let held: Vec<Box<[u8]>> = object
+                .replicas()
+                .filter(|replica| replica.segment.is_alive())
+                .map(|replica| replica.segment.name.clone())
+                .collect();
+            (object.replication().is_some(), source, held, object.size)
+        });
+        let Some((busy, source, held, size)) = seen else {
+            return Answer::refuse(ErrorCode::INTERNAL_ERROR, after);
+        };
+        if busy {
+            return Answer::refuse(ErrorCode::OBJECT_HAS_REPLICATION_TASK, after);
+        }
+        let Some(source) = source else { return Answer::refuse(ErrorCode::REPLICA_NOT_FOUND, after) };
+        let mut places = Places::new();
+        for target in request.targets.iter().filter(|target| !held.iter().any(|name| **name == ***target)) {
+            match self.core.place_in(target, size, &places) {
+                Some(place) => places.push(place),
+                None => return Answer::refuse(ErrorCode::NO_AVAILABLE_HANDLE, self.core.last),
+            }
+        }
+        let id = self.commit(&Record::ReplicationStart {
+            object: found.object,
+            kind: request.kind,
+            client: request.client,
+            source: source.ordinal,
+            places: &places,
+            dynamic: request.dynamic,
+        });
+        let targets = self.view(found.handle, |object| {
+            let ordinals = object.replication().map(|task| task.targets.clone()).unwrap_or_default();
+            object.replicas().filter(|replica| ordinals.contains(&replica.ordinal)).cloned().collect()
+        });
+        Answer::ok(Replicated { id: found.object.id, size, source, targets: targets.unwrap_or_default() }, id)
+    }
+
+    /// Whether something new can be placed in a segment of that name.
+    pub(super) fn check_open(&self, name: &[u8], unknown: ErrorCode) -> Result<(), ErrorCode> {
+        if self.core.names.contains_key(name) {
+            Ok(())
+        } else if self.core.segments.values().any(|mounted| *mounted.segment.name == *name) {
+            Err(ErrorCode::UNAVAILABLE_IN_CURRENT_STATUS)
+        } else {
+            Err(unknown)
+        }
+    }
+
+    /// The copy or move is written.
+    pub fn replication_end(
+        &mut self,
+        client: Uuid,
+        key: &[u8],
+        kind: ReplicationKind,
+        dynamic: DynamicLease,
+    ) -> Answer<()> {
+        let (found, task) = match self.find_replication(client, key, kind, dynamic) {
+            Ok(found) => found,
+            Err((code, depends_on)) => return Answer::refuse(code, depends_on),
+        };
+        let whole = self.view(found.handle, |object| {
+            let source = object.replicas().any(|replica| {
+                replica.ordinal == task.source
+                    && replica.status == ReplicaStatus::Complete
+                    && replica.segment.is_alive()
+            });
+            let target_gone = object
+                .replicas()
+                .any(|replica| task.targets.contains(&replica.ordinal) && !replica.segment.is_alive());
+            let written = object.replicas().filter(|replica| task.targets.contains(&replica.ordinal)).count();
+            source && !target_gone && written == task.targets.len()
+        });
+        let release_at = self.now.plus(self.engine.rules.release_timeout);
+        let id = self.commit(&Record::ReplicationEnd { object: found.object, release_at });
+        if whole == Some(true) { Answer::ok((), id) } else { Answer::refuse(ErrorCode::REPLICA_IS_GONE, id) }
+    }
+
+    /// The copy or move is given up.
+    pub fn replication_revoke(
+        &mut self,
+        client: Uuid,
+        key: &[u8],
+        kind: ReplicationKind,
+        dynamic: DynamicLease,
+    ) -> Answer<()> {
+        match self.find_replication(client, key, kind, dynamic) {
+            Err((code, depends_on)) => Answer::refuse(code, depends_on),
+            Ok((found, _)) => {
+                Answer::ok((), self.commit(&Record::ReplicationRevoke { object: found.object }))
+            }
+        }
+    }
+
+    fn find_replication(
+        &self,
+        client: Uuid,
+        key: &[u8],
+        kind: ReplicationKind,
+        dynamic: DynamicLease,
+    ) -> Result<(Found, Replication), (ErrorCode, SequenceId)> {
+        let found = self.find(key)?;
+        let after = found.object.after;
+        let task = self.view(found.handle, |object| object.replication().cloned()).flatten();
+        let Some(task) = task else { return Err((ErrorCode::OBJECT_NO_REPLICATION_TASK, after)) };
+        if task.client != client {
+            return Err((ErrorCode::ILLEGAL_CLIENT, after));
+        }
+        if task.kind != kind {
+            return Err((ErrorCode::INVALID_PARAMS, after));
+        }
+        if task.dynamic != dynamic {
+            return Err((ErrorCode::INVALID_VERSION, after));
+        }
+        Ok((found, task))
+    }
+}

@@ -1,0 +1,155 @@
+//! Mounting and unmounting memory, and the clients that offer it.
+
+use crate::engine::record::Record;
+use crate::engine::segment::{SegmentSpec, SegmentStatus};
+use crate::engine::state::{Engine, Sequencer};
+use crate::engine::types::{Answer, ErrorCode, SegmentNumber, SequenceId, Uuid};
+
+impl Sequencer<'_> {
+    /// Takes a client's memory into the pool.
+    pub fn mount(&mut self, spec: &SegmentSpec<'_>, client: Uuid) -> Answer<()> {
+        if spec.base == 0 || spec.size == 0 {
+            return Answer::invalid(ErrorCode::INVALID_PARAMS);
+        }
+        match self.mount_one(spec, client) {
+            Ok(id) => Answer::ok((), id),
+            Err((code, depends_on)) => Answer::refuse(code, depends_on),
+        }
+    }
+
+    fn mount_one(
+        &mut self,
+        spec: &SegmentSpec<'_>,
+        client: Uuid,
+    ) -> Result<SequenceId, (ErrorCode, SequenceId)> {
+        if let Some(mounted) =
+            self.core.segment_ids.get(&spec.id).and_then(|number| self.core.segments.get(number))
+        {
+            let depends_on = mounted.segment.last_record();
+            return match mounted.segment.status() {
+                SegmentStatus::Ok => Ok(depends_on),
+                SegmentStatus::GracefullyUnmounting => {
+                    Err((ErrorCode::UNAVAILABLE_IN_CURRENT_STATUS, depends_on))
+                }
+            };
+        }
+        if spec.base.checked_add(spec.size).is_none() {
+            return Err((ErrorCode::INVALID_PARAMS, SequenceId(0)));
+        }
+        self.make_way(spec, client)?;
+        let number = SegmentNumber(self.core.next_segment);
+        Ok(self.commit(&Record::MountSegment { segment: *spec, number, client }))
+    }
+
+    /// No byte may be given out twice (INV-5), so no two segments may share one. If the memory at that endpoint belongs
+    /// to another client, that client is gone: its process had the port that is now somebody else's. If it belongs to
+    /// the same client, the client is confused.
+    fn make_way(&mut self, spec: &SegmentSpec<'_>, client: Uuid) -> Result<(), (ErrorCode, SequenceId)> {
+        if spec.te_endpoint.is_empty() {
+            return Ok(());
+        }
+        let overlaps: Vec<(SegmentNumber, Uuid)> = self
+            .core
+            .segments
+            .values()
+            .map(|mounted| &mounted.segment)
+            .filter(|other| *other.te_endpoint == *spec.te_endpoint)
+            .filter(|other| spec.base < other.base + other.size && other.base < spec.base + spec.size)
+            .map(|other| (other.number, other.client))
+            .collect();
+        if overlaps.iter().any(|(_, owner)| *owner == client) {
+            return Err((ErrorCode::INVALID_PARAMS, self.core.last));
+        }
+        for (number, _) in overlaps {
+            self.commit(&Record::UnmountSegment { number });
+        }
+        Ok(())
+    }
+
+    /// A client tells all its segments: what is missing is mounted, and the client counts as alive.
+    pub fn remount(&mut self, specs: &[SegmentSpec<'_>], client: Uuid) -> Answer<()> {
+        let contradicts = |spec: &SegmentSpec<'_>| {
+            let number = self.core.segment_ids.get(&spec.id);
+            number
+                .and_then(|number| self.core.segments.get(number))
+                .is_some_and(|mounted| mounted.segment.client != client || !mounted.segment.matches(spec))
+        };
+        if specs.iter().any(contradicts) {
+            return Answer::refuse(ErrorCode::INVALID_PARAMS, self.core.last);
+        }
+        if let Some(known) = self.engine.client(client).filter(|known| known.joined) {
+            return Answer::ok((), known.last_record);
+        }
+        for spec in specs {
+            if spec.base == 0 || spec.size == 0 {
+                return Answer::refuse(ErrorCode::INTERNAL_ERROR, self.core.last);
+            }
+            if let Err((code, depends_on)) = self.mount_one(spec, client) {
+                return Answer::refuse(code, depends_on);
+            }
+        }
+        Answer::ok((), self.commit(&Record::ClientJoined { client }))
+    }
+
+    /// Takes memory out of the pool; every replica in it is gone. Unknown segments are gone already.
+    pub fn unmount(&mut self, id: Uuid) -> Answer<()> {
+        match self.core.segment_ids.get(&id).copied() {
+            None => Answer::ok((), self.core.last),
+            Some(number) => Answer::ok((), self.commit(&Record::UnmountSegment { number })),
+        }
+    }
+
+    /// Takes memory out of the pool after a while in which nothing new is placed there.
+    pub fn graceful_unmount(&mut self, id: Uuid, client: Uuid, grace_ms: u64) -> Answer<()> {
+        let last = self.core.last;
+        let known = self.engine.client(client).filter(|known| !known.segments.is_empty());
+        let Some(known) = known else { return Answer::refuse(ErrorCode::SEGMENT_NOT_FOUND, last) };
+        let number = self.core.segment_ids.get(&id).copied().filter(|number| known.segments.contains(number));
+        let Some(number) = number else { return Answer::refuse(ErrorCode::INVALID_PARAMS, last) };
+        if self.core.segments.get(&number).is_some_and(|mounted| mounted.drain_until.is_some()) {
+            return Answer::ok((), last);
+        }
+        if grace_ms == 0 {
+            return Answer::ok((), self.commit(&Record::UnmountSegment { number }));
+        }
+        let until = self.now.plus(grace_ms);
+        Answer::ok((), self.commit(&Record::DrainSegment { number, until }))
+    }
+
+    /// A client was not heard from in time.
+    pub fn expire_client(&mut self, client: Uuid) -> SequenceId {
+        if self.engine.client(client).is_none() {
+            return self.core.last;
+        }
+        self.commit(&Record::ClientExpired { client })
+    }
+}
+
+impl Engine {
+    /// The status of the segments of that name: the best of them.
+    pub fn segment_status(&self, name: &[u8]) -> Answer<SegmentStatus> {
+        self.status_of(|segment| *segment.name == *name)
+    }
+
+    /// The status of the segment with that id.
+    pub fn segment_status_by_id(&self, id: Uuid) -> Answer<SegmentStatus> {
+        self.status_of(|segment| segment.id == id)
+    }
+
+    fn status_of(&self, wanted: impl Fn(&crate::engine::segment::Segment) -> bool) -> Answer<SegmentStatus> {
+        let segments = self.segments.read();
+        let mut found = segments.values().filter(|segment| wanted(segment)).peekable();
+        if found.peek().is_none() {
+            return Answer::refuse(ErrorCode::SEGMENT_NOT_FOUND, self.applied());
+        }
+        let mut status = SegmentStatus::GracefullyUnmounting;
+        let mut depends_on = SequenceId(0);
+        for segment in found {
+            depends_on = depends_on.max(segment.last_record());
+            if segment.status() == SegmentStatus::Ok {
+                status = SegmentStatus::Ok;
+            }
+        }
+        Answer::ok(status, depends_on)
+    }
+}

@@ -1,0 +1,148 @@
+//! What time brings: each of these looks for what is due and commits the records that say so, a bounded number in one
+//! go, so that nobody waits long for the sequencer.
+
+use std::sync::Arc;
+
+use crate::engine::record::Record;
+use crate::engine::shard::SHARDS;
+use crate::engine::state::{Engine, Sequencer};
+use crate::engine::task::TaskStatus;
+use crate::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId};
+
+use super::remove::CHUNK;
+
+/// At most so many due things are dealt with before others get their turn.
+const STEP: usize = 256;
+
+/// What an upkeep round did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Upkeep {
+    /// Reservations whose time had passed.
+    pub released: usize,
+    /// Segments whose grace period was over.
+    pub unmounted: usize,
+    /// Tasks that took too long.
+    pub tasks_failed: usize,
+}
+
+impl Engine {
+    /// Deals with everything that is due at `now`, but for leases, eviction and clients.
+    pub fn upkeep(&self, now: LogTime) -> Upkeep {
+        let mut total = Upkeep::default();
+        loop {
+            let done = self.sequencer(now).upkeep_step();
+            total.released += done.released;
+            total.unmounted += done.unmounted;
+            total.tasks_failed += done.tasks_failed;
+            if done.released < STEP && done.tasks_failed < STEP {
+                return total;
+            }
+        }
+    }
+
+    /// Writes the promises to readers down that were made since the last time. Returns how many.
+    pub fn replicate_leases(&self, now: LogTime) -> usize {
+        let mut total = 0;
+        for shard in &self.shards {
+            let dirty = std::mem::take(&mut *shard.dirty.lock());
+            for chunk in dirty.chunks(CHUNK) {
+                total += self.sequencer(now).renew(chunk);
+            }
+        }
+        total
+    }
+
+    /// Drops what lies in segments that are gone. Returns how many objects were looked at.
+    pub fn sweep(&self, now: LogTime) -> usize {
+        let mut total = 0;
+        for shard in 0..SHARDS {
+            let stale = self.stale(shard);
+            total += stale.len();
+            for chunk in stale.chunks(CHUNK) {
+                self.sequencer(now).commit(&Record::Sweep { objects: chunk });
+            }
+        }
+        total
+    }
+
+    /// Puts an entry of the metadata server.
+    pub fn put_metadata(&self, key: &[u8], value: &[u8], now: LogTime) -> SequenceId {
+        self.sequencer(now).commit(&Record::MetadataPut { key, value })
+    }
+
+    /// Removes an entry of the metadata server; tells what it was.
+    pub fn delete_metadata(&self, key: &[u8], now: LogTime) -> Option<(Arc<[u8]>, SequenceId)> {
+        let mut sequencer = self.sequencer(now);
+        let (old, _) = self.metadata(key)?;
+        Some((old, sequencer.commit(&Record::MetadataDelete { key })))
+    }
+}
+
+impl Sequencer<'_> {
+    /// Another point to start chance from.
+    pub fn seed_chance(&mut self, seed: u64) {
+        self.core.chance.seed(seed);
+    }
+
+    fn upkeep_step(&mut self) -> Upkeep {
+        let rules = &self.engine.rules;
+        let now = self.now;
+        let before = |ms: u64| LogTime(now.0.saturating_sub(ms));
+        let stuck = before(rules.release_timeout);
+        let mut due: Vec<SequenceId> = self
+            .core
+            .releases
+            .iter()
+            .take_while(|(at, _)| *at <= now)
+            .map(|(_, id)| *id)
+            .take(STEP)
+            .collect();
+        let writes = self.core.processing.iter().take_while(|(_, write)| write.started < stuck);
+        due.extend(writes.map(|(id, _)| SequenceId(id.0)).take(STEP.saturating_sub(due.len())));
+        let copies = self.core.replications.iter().take_while(|(started, _)| *started < stuck);
+        due.extend(copies.map(|(_, id)| SequenceId(id.0)).take(STEP.saturating_sub(due.len())));
+        for reservation in &due {
+            self.commit(&Record::Release { reservation: *reservation });
+        }
+
+        let drained: Vec<SegmentNumber> = self
+            .core
+            .segments
+            .iter()
+            .filter(|(_, mounted)| mounted.drain_until.is_some_and(|until| until <= now))
+            .map(|(number, _)| *number)
+            .collect();
+        for number in &drained {
+            self.commit(&Record::UnmountSegment { number: *number });
+        }
+
+        let limit = |timeout: u64| if timeout == 0 { LogTime(0) } else { before(timeout) };
+        let mut overdue =
+            self.core.tasks.overdue(limit(rules.pending_task_timeout), limit(rules.processing_task_timeout));
+        overdue.truncate(STEP);
+        for (id, status) in &overdue {
+            let message: &[u8] =
+                if *status == TaskStatus::Pending { b"pending timeout" } else { b"processing timeout" };
+            self.commit(&Record::TaskDone { id: *id, success: false, message });
+        }
+        let keep = self.engine.rules.max_finished_tasks;
+        self.core.tasks.forget_finished(keep);
+        Upkeep { released: due.len(), unmounted: drained.len(), tasks_failed: overdue.len() }
+    }
+
+    /// Writes the promises that hold these objects down.
+    fn renew(&mut self, ids: &[ObjectId]) -> usize {
+        let leases: Vec<(ObjectId, LogTime)> = ids
+            .iter()
+            .filter_map(|id| {
+                let handle = self.engine.handle(&self.core, *id)?;
+                self.view(handle, |object| (object.id, object.live_lease()))
+            })
+            .filter(|(_, lease)| *lease != LogTime(u64::MAX))
+            .collect();
+        if !leases.is_empty() {
+            self.commit(&Record::RenewLeases { leases: &leases });
+        }
+        leases.len()
+    }
+}

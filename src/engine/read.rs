@@ -1,0 +1,145 @@
+//! Reads. They take shared locks, promise readers the object for a while, and change no state.
+
+use std::sync::Arc;
+
+use super::client::Client;
+use super::object::Object;
+use super::segment::Segment;
+use super::shard::{KeyHash, Objects, SHARDS, Shard};
+use super::state::Engine;
+use super::types::{Answer, ErrorCode, LogTime, ObjectId, SequenceId, Uuid};
+
+impl Engine {
+    /// Looks a key up. An object that is about to be removed is looked up again when that is done, so that nobody is
+    /// promised what is no longer there.
+    fn look<R>(&self, key: &[u8], mut look: impl FnMut(&Shard, &Objects, Option<&Object>) -> R) -> R {
+        let hash = KeyHash::of(key);
+        let shard = &self.shards[hash.shard()];
+        loop {
+            {
+                let objects = shard.objects.read();
+                let found = objects.get(hash, key);
+                if !found.is_some_and(Object::is_doomed) {
+                    return look(shard, &objects, found);
+                }
+            }
+            // The one who dooms holds the sequencer until the object is gone or spared.
+            drop(self.sequencer(LogTime(0)));
+        }
+    }
+
+    /// Whether a key can be read; if so, readers are promised it.
+    pub fn exist(&self, key: &[u8], now: LogTime) -> Answer<bool> {
+        self.look(key, |shard, objects, found| match found {
+            None => Answer::ok(false, objects.last_removal),
+            Some(object) if object.is_readable() => {
+                self.promise(shard, object, now);
+                Answer::ok(true, object.last_record)
+            }
+            Some(object) => Answer::ok(false, object.rests_on()),
+        })
+    }
+
+    /// Hands a readable object to `read` and promises readers the object.
+    pub fn get<R>(&self, key: &[u8], now: LogTime, mut read: impl FnMut(&Object) -> R) -> Answer<R> {
+        self.look(key, |shard, objects, found| match found {
+            None => Answer::refuse(ErrorCode::OBJECT_NOT_FOUND, objects.last_removal),
+            Some(object) if object.is_readable() => {
+                self.promise(shard, object, now);
+                Answer::ok(read(object), object.last_record)
+            }
+            Some(object) if object.is_valid() => {
+                Answer::refuse(ErrorCode::REPLICA_IS_NOT_READY, object.rests_on())
+            }
+            Some(object) => Answer::refuse(ErrorCode::OBJECT_NOT_FOUND, object.rests_on()),
+        })
+    }
+
+    /// Whether there is an object of that key, without a promise.
+    pub fn is_present(&self, key: &[u8]) -> Answer<bool> {
+        self.look(key, |_, objects, found| match found {
+            None => Answer::ok(false, objects.last_removal),
+            Some(object) => Answer::ok(object.is_valid(), object.rests_on()),
+        })
+    }
+
+    fn promise(&self, shard: &Shard, object: &Object, now: LogTime) {
+        if object.promise(now, self.rules.lease_ttl) {
+            shard.dirty.lock().push(object.id);
+        }
+    }
+
+    /// Walks the readable objects of one shard whose key is wanted, promising readers each.
+    pub fn get_matching(
+        &self,
+        shard: usize,
+        now: LogTime,
+        mut wanted: impl FnMut(&[u8]) -> bool,
+        mut read: impl FnMut(&Object),
+    ) -> SequenceId {
+        let shard = &self.shards[shard % SHARDS];
+        let objects = shard.objects.read();
+        let mut depends_on = objects.last_removal;
+        for object in objects.iter().filter(|object| object.is_readable() && !object.is_doomed()) {
+            if wanted(&object.key) {
+                self.promise(shard, object, now);
+                depends_on = depends_on.max(object.last_record);
+                read(object);
+            }
+        }
+        depends_on
+    }
+
+    /// Walks the objects of one shard that are there, readable or not, and promises nothing.
+    pub fn walk(&self, shard: usize, mut visit: impl FnMut(&Object)) -> SequenceId {
+        let objects = self.shards[shard % SHARDS].objects.read();
+        objects.iter().filter(|object| object.is_valid()).for_each(&mut visit);
+        objects.last_removal
+    }
+
+    /// The objects of one shard that have a replica in a segment that is gone.
+    #[must_use]
+    pub fn stale(&self, shard: usize) -> Vec<ObjectId> {
+        let objects = self.shards[shard % SHARDS].objects.read();
+        let has_dead = |object: &&Object| object.replicas().any(|replica| !replica.segment.is_alive());
+        objects.iter().filter(has_dead).map(|object| object.id).collect()
+    }
+
+    /// The mounted segments, in order of their mount.
+    #[must_use]
+    pub fn segments(&self) -> Vec<Arc<Segment>> {
+        let mut all: Vec<_> = self.segments.read().values().cloned().collect();
+        all.sort_by_key(|segment| segment.number);
+        all
+    }
+
+    /// What is known of a client, and the record that it rests on.
+    #[must_use]
+    pub fn client(&self, id: Uuid) -> Option<Client> {
+        self.clients.read().get(&id).cloned()
+    }
+
+    /// Whether a client has told its segments since it was last lost.
+    #[must_use]
+    pub fn is_joined(&self, id: Uuid) -> bool {
+        self.clients.read().get(&id).is_some_and(|client| client.joined)
+    }
+
+    /// Every client that is joined or owns segments.
+    #[must_use]
+    pub fn client_ids(&self) -> Vec<Uuid> {
+        self.clients.read().keys().copied().collect()
+    }
+
+    /// An entry of the metadata server, and the record that made it.
+    #[must_use]
+    pub fn metadata(&self, key: &[u8]) -> Option<(Arc<[u8]>, SequenceId)> {
+        self.metadata.read().get(key).cloned()
+    }
+
+    /// Entries of the metadata server.
+    #[must_use]
+    pub fn metadata_len(&self) -> usize {
+        self.metadata.read().len()
+    }
+}

@@ -1,0 +1,68 @@
+//! What the operator of a store sets: times, limits and preferences. They shape the records that a primary makes and
+//! never enter `apply`.
+
+/// How segments are chosen for a new object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// Any that has room.
+    #[default]
+    Random,
+    /// Of a few taken at random, those with the most room.
+    FreeRatioFirst,
+    /// Those of the writer's own host, then the hosts after it.
+    LocalFirst,
+}
+
+/// What the operator of a store sets.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// How long a read protects an object, in milliseconds.
+    pub lease_ttl: u64,
+    /// How long a soft pin lasts if the writer names no time, in milliseconds.
+    pub soft_pin_ttl: u64,
+    /// The longest soft pin that a writer may ask for, in milliseconds.
+    pub max_soft_pin_ttl: u64,
+    /// Whether soft-pinned objects may be evicted when nothing else is left.
+    pub evict_soft_pinned: bool,
+    /// The share of memory above which objects are evicted.
+    pub high_watermark: f64,
+    /// The share of objects that one eviction removes.
+    pub eviction_ratio: f64,
+    /// After so many milliseconds another writer may take over a key whose write is stuck.
+    pub discard_timeout: u64,
+    /// After so many milliseconds nobody writes to reserved bytes any more.
+    pub release_timeout: u64,
+    /// How segments are chosen.
+    pub strategy: Strategy,
+    /// Tasks that may wait.
+    pub max_pending_tasks: usize,
+    /// Tasks that may be worked on.
+    pub max_processing_tasks: usize,
+    /// Ended tasks that are remembered.
+    pub max_finished_tasks: usize,
+    /// How long a task may wait, in milliseconds; zero for ever.
+    pub pending_task_timeout: u64,
+    /// How long a task may be worked on, in milliseconds; zero for ever.
+    pub processing_task_timeout: u64,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            lease_ttl: 10_000,
+            soft_pin_ttl: 1_800_000,
+            max_soft_pin_ttl: 86_400_000,
+            evict_soft_pinned: true,
+            high_watermark: 0.9,
+            eviction_ratio: 0.05,
+            discard_timeout: 30_000,
+            release_timeout: 600_000,
+            strategy: Strategy::Random,
+            max_pending_tasks: 10_000,
+            max_processing_tasks: 10_000,
+            max_finished_tasks: 10_000,
+            pending_task_timeout: 300_000,
+            processing_task_timeout: 300_000,
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A mounted segment: a range of a client's memory that objects are placed in.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use super::types::{SegmentNumber, SequenceId, Uuid};
+
+/// Where a segment is in its life. The numbers are those of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SegmentStatus {
+    /// Objects are placed in it.
+    Ok = 1,
+    /// It takes no new objects and will be unmounted when its grace period ends.
+    GracefullyUnmounting = 4,
+}
+
+/// One mount of a segment. Shared with every replica that lies in it, so that a reader needs no look-up.
+#[derive(Debug)]
+pub struct Segment {
+    /// The number of this mount.
+    pub number: SegmentNumber,
+    /// The client's name for the segment.
+    pub id: Uuid,
+    /// The client that owns the memory.
+    pub client: Uuid,
+    /// The name that users know it by; several segments may share one.
+    pub name: Box<[u8]>,
+    /// The first address.
+    pub base: u64,
+    /// How many bytes.
+    pub size: u64,
+    /// Where transfers go.
+    pub te_endpoint: Box<[u8]>,
+    /// The transport that the client named.
+    pub protocol: Box<[u8]>,
+    /// The host that the memory is on.
+    pub host_id: Box<[u8]>,
+    alive: AtomicBool,
+    status: AtomicU8,
+    used: AtomicU64,
+    last_record: AtomicU64,
+}
+
+/// What a client says of a segment when it mounts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentSpec<'a> {
+    /// The client's name for the segment.
+    pub id: Uuid,
+    /// The name that users know it by.
+    pub name: &'a [u8],
+    /// The first address.
+    pub base: u64,
+    /// How many bytes.
+    pub size: u64,
+    /// Where transfers go.
+    pub te_endpoint: &'a [u8],
+    /// The transport that the client named.
+    pub protocol: &'a [u8],
+    /// The host that the memory is on.
+    pub host_id: &'a [u8],
+}
+
+impl Segment {
+    pub(super) fn new(
+        spec: &SegmentSpec<'_>,
+        number: SegmentNumber,
+        client: Uuid,
+        record: SequenceId,
+    ) -> Self {
+        Self {
+            number,
+            id: spec.id,
+            client,
+            name: spec.name.into(),
+            base: spec.base,
+            size: spec.size,
+            te_endpoint: spec.te_endpoint.into(),
+            protocol: spec.protocol.into(),
+            host_id: spec.host_id.into(),
+            alive: AtomicBool::new(true),
+            status: AtomicU8::new(SegmentStatus::Ok as u8),
+            used: AtomicU64::new(0),
+            last_record: AtomicU64::new(record.0),
+        }
+    }
+
+    /// Whether it is mounted. Replicas in a segment that is not are as good as gone.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Acquire)
+    }
+
+    /// Where it is in its life.
+    #[must_use]
+    pub fn status(&self) -> SegmentStatus {
+        if self.status.load(Ordering::Acquire) == SegmentStatus::Ok as u8 {
+            SegmentStatus::Ok
+        } else {
+            SegmentStatus::GracefullyUnmounting
+        }
+    }
+
+    /// Bytes given out.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// The last record that changed the segment itself.
+    #[must_use]
+    pub fn last_record(&self) -> SequenceId {
+        SequenceId(self.last_record.load(Ordering::Acquire))
+    }
+
+    pub(super) fn set_used(&self, bytes: u64) {
+        self.used.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_status(&self, status: SegmentStatus, record: SequenceId) {
+        self.status.store(status as u8, Ordering::Release);
+        self.last_record.store(record.0, Ordering::Release);
+    }
+
+    pub(super) fn bury(&self, record: SequenceId) {
+        self.last_record.store(record.0, Ordering::Release);
+        self.alive.store(false, Ordering::Release);
+    }
+
+    /// Whether `spec` describes this very segment.
+    #[must_use]
+    pub fn matches(&self, spec: &SegmentSpec<'_>) -> bool {
+        self.id == spec.id
+            && *self.name == *spec.name
+            && self.base == spec.base
+            && self.size == spec.size
+            && *self.te_endpoint == *spec.te_endpoint
+    }
+}

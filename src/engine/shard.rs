@@ -1,0 +1,149 @@
+//! A part of the objects, chosen by key, with a lock of its own.
+//!
+//! Readers take the read lock; only the holder of the sequencer takes the write lock.
+
+use hashbrown::HashTable;
+use parking_lot::{Mutex, RwLock};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::object::Object;
+use super::slab::Slab;
+use super::types::{ObjectId, SequenceId};
+
+/// How many shards there are. Which shard a key is in is the same in all versions, since an answer about an absent key
+/// rests on the last removal in its shard.
+pub const SHARDS: usize = 256;
+
+/// Objects that one shard can hold: a handle has 24 bits for the place in the shard.
+pub const SHARD_CAPACITY: usize = 1 << 24;
+
+/// A key's hash: the same in all versions and on all machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyHash(pub u64);
+
+impl KeyHash {
+    /// The hash of `key`.
+    #[must_use]
+    pub fn of(key: &[u8]) -> Self {
+        Self(xxh3_64(key))
+    }
+
+    /// The shard. The hash table uses the lowest and the highest bits; these are others.
+    #[must_use]
+    pub fn shard(self) -> usize {
+        (self.0 >> 40) as usize % SHARDS
+    }
+}
+
+/// Where an object lies: shard and place in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle(u32);
+
+impl Handle {
+    /// Packs shard and place.
+    #[must_use]
+    pub fn new(shard: usize, slot: u32) -> Self {
+        Self((shard as u32) << 24 | slot)
+    }
+
+    /// The shard.
+    #[must_use]
+    pub fn shard(self) -> usize {
+        (self.0 >> 24) as usize
+    }
+
+    /// The place in the shard.
+    #[must_use]
+    pub fn slot(self) -> u32 {
+        self.0 & 0x00ff_ffff
+    }
+}
+
+/// A shard with its locks.
+#[derive(Debug, Default)]
+pub struct Shard {
+    /// The objects.
+    pub objects: RwLock<Objects>,
+    /// Objects whose promise to readers waits to be replicated.
+    pub dirty: Mutex<Vec<ObjectId>>,
+}
+
+/// The objects of one shard.
+#[derive(Debug, Default)]
+pub struct Objects {
+    by_key: HashTable<u32>,
+    slab: Slab<Object>,
+    /// The last record that removed an object here: what an answer about an absent key rests on.
+    pub last_removal: SequenceId,
+}
+
+impl Objects {
+    /// The place of the object with this key.
+    #[must_use]
+    pub fn find(&self, hash: KeyHash, key: &[u8]) -> Option<u32> {
+        self.by_key
+            .find(hash.0, |slot| self.slab.get(*slot).is_some_and(|object| *object.key == *key))
+            .copied()
+    }
+
+    /// The object with this key.
+    #[must_use]
+    pub fn get(&self, hash: KeyHash, key: &[u8]) -> Option<&Object> {
+        self.slab.get(self.find(hash, key)?)
+    }
+
+    /// The object at this place.
+    #[must_use]
+    pub fn at(&self, slot: u32) -> Option<&Object> {
+        self.slab.get(slot)
+    }
+
+    /// The object at this place, to change.
+    pub fn at_mut(&mut self, slot: u32) -> Option<&mut Object> {
+        self.slab.get_mut(slot)
+    }
+
+    /// Stores an object whose key is not here yet.
+    pub fn insert(&mut self, hash: KeyHash, object: Object) -> u32 {
+        let slot = self.slab.insert(object);
+        let slab = &self.slab;
+        self.by_key.insert_unique(hash.0, slot, |slot| {
+            slab.get(*slot).map_or(0, |object| KeyHash::of(&object.key).0)
+        });
+        slot
+    }
+
+    /// Takes the object at this place out.
+    pub fn remove(&mut self, slot: u32, record: SequenceId) -> Option<Object> {
+        let object = self.slab.remove(slot)?;
+        self.last_removal = record;
+        if let Ok(entry) = self.by_key.find_entry(KeyHash::of(&object.key).0, |found| *found == slot) {
+            entry.remove();
+        }
+        // Give the table back when most of it stands empty, with room to grow into so that it does not flap.
+        if self.by_key.capacity() > 64 && self.by_key.len() * 8 < self.by_key.capacity() {
+            let slab = &self.slab;
+            self.by_key.shrink_to(self.by_key.len() * 2, |slot| {
+                slab.get(*slot).map_or(0, |object| KeyHash::of(&object.key).0)
+            });
+        }
+        Some(object)
+    }
+
+    /// How many objects are here.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Whether no object is here.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slab.is_empty()
+    }
+
+    /// All objects.
+    pub fn iter(&self) -> impl Iterator<Item = &Object> {
+        self.slab.iter()
+    }
+}

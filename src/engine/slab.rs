@@ -1,0 +1,145 @@
+//! A store of values by small number, in pages that are given back when they are empty.
+//!
+//! One growing vector would hold up to twice what it needs and never shrink below a single survivor at its end.
+
+const PAGE: usize = 64;
+
+/// Values by index. Indexes are reused.
+#[derive(Debug)]
+pub struct Slab<T> {
+    pages: Vec<Option<Box<Page<T>>>>,
+    /// The pages that are not full, each once; the last one is filled first.
+    open: Vec<u32>,
+    len: usize,
+}
+
+#[derive(Debug)]
+struct Page<T> {
+    values: [Option<T>; PAGE],
+    used: u64,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { pages: Vec::new(), open: Vec::new(), len: 0 }
+    }
+}
+
+impl<T> Slab<T> {
+    /// Stores a value and says where.
+    pub fn insert(&mut self, value: T) -> u32 {
+        let page_number = match self.open.last() {
+            Some(&number) => number as usize,
+            None => {
+                self.pages.push(None);
+                self.open.push(self.pages.len() as u32 - 1);
+                self.pages.len() - 1
+            }
+        };
+        let page = self.pages[page_number]
+            .get_or_insert_with(|| Box::new(Page { values: std::array::from_fn(|_| None), used: 0 }));
+        let place = page.used.trailing_ones() as usize;
+        page.values[place] = Some(value);
+        page.used |= 1 << place;
+        if page.used == u64::MAX {
+            self.open.pop();
+        }
+        self.len += 1;
+        (page_number * PAGE + place) as u32
+    }
+
+    /// Takes a value out.
+    pub fn remove(&mut self, index: u32) -> Option<T> {
+        let number = index as usize / PAGE;
+        let place = index as usize % PAGE;
+        let page = self.pages.get_mut(number)?.as_mut()?;
+        let value = page.values[place].take()?;
+        let was_full = page.used == u64::MAX;
+        page.used &= !(1 << place);
+        let empty = page.used == 0;
+        if was_full {
+            self.open.push(number as u32);
+        }
+        if empty {
+            self.pages[number] = None;
+        }
+        self.len -= 1;
+        if self.len == 0 {
+            *self = Self::default();
+        }
+        Some(value)
+    }
+
+    /// The value at `index`.
+    #[must_use]
+    pub fn get(&self, index: u32) -> Option<&T> {
+        self.pages.get(index as usize / PAGE)?.as_ref()?.values[index as usize % PAGE].as_ref()
+    }
+
+    /// The value at `index`, to change.
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.pages.get_mut(index as usize / PAGE)?.as_mut()?.values[index as usize % PAGE].as_mut()
+    }
+
+    /// How many values are stored.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing is stored.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All values.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.pages.iter().flatten().flat_map(|page| page.values.iter().flatten())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_map(steps in proptest::collection::vec((any::<bool>(), any::<u16>()), 0..2000)) {
+            let mut slab = Slab::default();
+            let mut model: HashMap<u32, u16> = HashMap::new();
+            for (insert, value) in steps {
+                if insert || model.is_empty() {
+                    let index = slab.insert(value);
+                    prop_assert!(model.insert(index, value).is_none(), "index {index} was in use");
+                } else {
+                    let keys: Vec<u32> = { let mut k: Vec<u32> = model.keys().copied().collect(); k.sort_unstable(); k };
+                    let index = keys[value as usize % keys.len()];
+                    prop_assert_eq!(slab.remove(index), model.remove(&index));
+                    prop_assert_eq!(slab.remove(index), None);
+                }
+                prop_assert_eq!(slab.len(), model.len());
+            }
+            for (index, value) in &model {
+                prop_assert_eq!(slab.get(*index), Some(value));
+            }
+            prop_assert_eq!(slab.iter().count(), model.len());
+        }
+    }
+
+    #[test]
+    fn gives_pages_back() {
+        let mut slab = Slab::default();
+        let all: Vec<u32> = (0..10_000).map(|n| slab.insert(n)).collect();
+        for index in &all[64..] {
+            slab.remove(*index);
+        }
+        assert_eq!(slab.pages.iter().flatten().count(), 1);
+        for index in &all[..64] {
+            slab.remove(*index);
+        }
+        assert!(slab.pages.is_empty());
+    }
+}

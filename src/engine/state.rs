@@ -1,0 +1,159 @@
+//! The whole of the metadata, and how readers and the sequencer get at it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, MutexGuard, RwLock};
+
+use super::client::Clients;
+use super::core::Core;
+use super::record::Record;
+use super::rules::Rules;
+use super::segment::Segment;
+use super::shard::{SHARDS, Shard};
+use super::types::{LogTime, SegmentNumber, SequenceId};
+
+/// The state machine. Readers share it; changes pass through [`Engine::sequencer`].
+#[derive(Debug)]
+pub struct Engine {
+    pub(super) shards: Box<[Shard]>,
+    pub(super) clients: RwLock<Clients>,
+    pub(super) segments: RwLock<HashMap<SegmentNumber, Arc<Segment>>>,
+    pub(super) metadata: RwLock<HashMap<Box<[u8]>, (Arc<[u8]>, SequenceId)>>,
+    core: Mutex<Core>,
+    applied: AtomicU64,
+    /// What the operator set.
+    pub rules: Rules,
+    /// Counts for metrics.
+    pub counts: Counts,
+}
+
+/// Counts for metrics. They follow the state but are not part of it.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Objects.
+    pub objects: AtomicU64,
+    /// Objects with a soft pin.
+    pub soft_pinned: AtomicU64,
+    /// Bytes given out.
+    pub allocated: AtomicU64,
+    /// Bytes of all mounted segments.
+    pub capacity: AtomicU64,
+    /// Objects evicted.
+    pub evicted_objects: AtomicU64,
+    /// Bytes evicted.
+    pub evicted_bytes: AtomicU64,
+    /// Writes whose reservation was discarded.
+    pub discarded: AtomicU64,
+    /// Whether a write found no memory since the last eviction.
+    pub starved: std::sync::atomic::AtomicBool,
+    /// Segments unmounted, so that a sweep knows of new work.
+    pub unmounts: AtomicU64,
+}
+
+impl Counts {
+    pub(super) fn add(counter: &AtomicU64, by: u64) {
+        counter.fetch_add(by, Ordering::Relaxed);
+    }
+
+    pub(super) fn subtract(counter: &AtomicU64, by: u64) {
+        counter.fetch_sub(by, Ordering::Relaxed);
+    }
+}
+
+/// The right to change the state: whoever holds it is alone.
+pub struct Sequencer<'e> {
+    pub(super) engine: &'e Engine,
+    pub(super) core: MutexGuard<'e, Core>,
+    /// Log time of what is done now.
+    pub now: LogTime,
+}
+
+impl Engine {
+    /// An empty state.
+    #[must_use]
+    pub fn new(rules: Rules) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            clients: RwLock::default(),
+            segments: RwLock::default(),
+            metadata: RwLock::default(),
+            core: Mutex::default(),
+            applied: AtomicU64::new(0),
+            rules,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Waits for the right to change the state. Log time never goes back, whatever the clock says.
+    pub fn sequencer(&self, now: LogTime) -> Sequencer<'_> {
+        let core = self.core.lock();
+        let now = now.max(core.log_time);
+        Sequencer { engine: self, core, now }
+    }
+
+    /// The last record applied.
+    #[must_use]
+    pub fn applied(&self) -> SequenceId {
+        SequenceId(self.applied.load(Ordering::Acquire))
+    }
+
+    /// How many objects there are.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.counts.objects.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is no object.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The share of all memory that is given out.
+    #[must_use]
+    pub fn used_ratio(&self) -> f64 {
+        let capacity = self.counts.capacity.load(Ordering::Relaxed);
+        if capacity == 0 {
+            0.0
+        } else {
+            self.counts.allocated.load(Ordering::Relaxed) as f64 / capacity as f64
+        }
+    }
+}
+
+impl Sequencer<'_> {
+    /// Gives a record its sequence id and applies it: the one way in which a primary changes state.
+    pub fn commit(&mut self, record: &Record<'_>) -> SequenceId {
+        let id = self.next_id();
+        self.apply(id, self.now, record);
+        id
+    }
+
+    /// The id that the next record will have.
+    #[must_use]
+    pub fn next_id(&self) -> SequenceId {
+        SequenceId(self.core.last.0 + 1)
+    }
+
+    /// Applies one record: the one way in which state changes, on every replica.
+    pub fn apply(&mut self, id: SequenceId, at: LogTime, record: &Record<'_>) {
+        self.core.last = id;
+        self.core.log_time = at;
+        self.change(id, at, record);
+        self.engine.applied.store(id.0, Ordering::Release);
+    }
+
+    /// The sum over all replicated items.
+    #[must_use]
+    pub fn digest(&self) -> super::digest::Digest {
+        self.core.digest
+    }
+
+    /// Records that could not be applied to an object.
+    #[must_use]
+    pub fn faults(&self) -> u64 {
+        self.core.faults
+    }
+}

@@ -1,0 +1,198 @@
+//! How objects and reservations look to clients. These write what the engine knows straight into a reply, without
+//! building the protocol's own types first.
+
+use crate::engine::object::{Object, Replica, ReplicaStatus, Replicas, replica_id};
+use crate::engine::ops::{Replicated, Started};
+use crate::engine::types::ObjectId;
+use crate::wire::messages::{
+    BufferDescriptor, CopyStartResponse, GetReplicaListResponse, MemoryDescriptor, MoveStartResponse,
+    ReplicaDescriptor, ReplicaLocation,
+};
+use crate::wire::struct_pack::{Encode, List, Literal, Wire, Writer};
+use crate::wire::types;
+
+/// What descriptors say of the transport: clients use their own, whatever this says, and the reference says this.
+const PROTOCOL: &[u8] = b"tcp";
+
+/// A replica as clients see it.
+#[must_use]
+pub fn descriptor(object: ObjectId, size: u64, replica: &Replica) -> ReplicaDescriptor<'_> {
+    ReplicaDescriptor {
+        id: replica_id(object, replica.ordinal),
+        location: ReplicaLocation::Memory(MemoryDescriptor {
+            buffer: BufferDescriptor {
+                size,
+                address: replica.address(),
+                protocol: PROTOCOL,
+                transport_endpoint: &replica.segment.te_endpoint,
+            },
+        }),
+        status: match replica.status {
+            ReplicaStatus::Processing => types::ReplicaStatus::PROCESSING,
+            ReplicaStatus::Complete => types::ReplicaStatus::COMPLETE,
+        },
+    }
+}
+
+/// Encodes a type field by field as the type `$like` of the protocol would be.
+macro_rules! looks_like {
+    ($type:ty, $like:ty) => {
+        impl Wire for $type {
+            const LITERAL: Literal = <$like as Wire>::LITERAL;
+            const MIN_SIZE: usize = <$like as Wire>::MIN_SIZE;
+        }
+    };
+}
+
+/// The readable replicas of an object.
+pub struct Readable<'o> {
+    object: &'o Object,
+    lease_ttl_ms: u64,
+}
+
+impl<'o> Readable<'o> {
+    /// Of this object, promised for so long.
+    #[must_use]
+    pub fn new(object: &'o Object, lease_ttl_ms: u64) -> Self {
+        Self { object, lease_ttl_ms }
+    }
+
+    fn replicas(&self) -> impl Iterator<Item = &'o Replica> {
+        self.object.replicas().filter(|replica| replica.is_readable())
+    }
+}
+
+looks_like!(Readable<'_>, GetReplicaListResponse<'static>);
+
+impl Encode for Readable<'_> {
+    #[inline]
+    fn largest(&self) -> usize {
+        self.replicas().map(|replica| replica.segment.te_endpoint.len()).max().unwrap_or(0)
+    }
+
+    #[inline]
+    fn encode(&self, writer: &mut Writer<'_>) {
+        writer.length(self.replicas().count());
+        for replica in self.replicas() {
+            descriptor(self.object.id, self.object.size, replica).encode(writer);
+        }
+        self.lease_ttl_ms.encode(writer);
+        self.object.checksum().encode(writer);
+    }
+}
+
+/// The readable replicas of an object, kept beyond its lock.
+#[derive(Debug)]
+pub struct Listed {
+    id: ObjectId,
+    size: u64,
+    replicas: Replicas,
+    lease_ttl_ms: u64,
+    checksum: Option<u64>,
+}
+
+impl Listed {
+    /// Of this object, promised for so long.
+    #[must_use]
+    pub fn new(object: &Object, lease_ttl_ms: u64) -> Self {
+        Self {
+            id: object.id,
+            size: object.size,
+            replicas: object.replicas().filter(|replica| replica.is_readable()).cloned().collect(),
+            lease_ttl_ms,
+            checksum: object.checksum(),
+        }
+    }
+}
+
+looks_like!(Listed, GetReplicaListResponse<'static>);
+
+impl Encode for Listed {
+    fn largest(&self) -> usize {
+        Row { id: self.id, size: self.size, replicas: &self.replicas }.largest()
+    }
+
+    fn encode(&self, writer: &mut Writer<'_>) {
+        Row { id: self.id, size: self.size, replicas: &self.replicas }.encode(writer);
+        self.lease_ttl_ms.encode(writer);
+        self.checksum.encode(writer);
+    }
+}
+
+/// Replicas alone, kept beyond their lock.
+#[derive(Debug)]
+pub struct Located {
+    id: ObjectId,
+    size: u64,
+    replicas: Replicas,
+}
+
+impl Located {
+    /// The readable replicas of this object.
+    #[must_use]
+    pub fn new(object: &Object) -> Self {
+        let replicas = object.replicas().filter(|replica| replica.is_readable()).cloned().collect();
+        Self { id: object.id, size: object.size, replicas }
+    }
+}
+
+impl From<Started> for Located {
+    fn from(started: Started) -> Self {
+        Self { id: started.id, size: started.size, replicas: started.replicas }
+    }
+}
+
+looks_like!(Located, Vec<ReplicaDescriptor<'static>>);
+
+impl Encode for Located {
+    fn largest(&self) -> usize {
+        Row { id: self.id, size: self.size, replicas: &self.replicas }.largest()
+    }
+
+    fn encode(&self, writer: &mut Writer<'_>) {
+        Row { id: self.id, size: self.size, replicas: &self.replicas }.encode(writer);
+    }
+}
+
+/// A list of replicas of one object.
+struct Row<'r> {
+    id: ObjectId,
+    size: u64,
+    replicas: &'r [Replica],
+}
+
+looks_like!(Row<'_>, Vec<ReplicaDescriptor<'static>>);
+
+impl Encode for Row<'_> {
+    fn largest(&self) -> usize {
+        let endpoints = self.replicas.iter().map(|replica| replica.segment.te_endpoint.len());
+        endpoints.max().unwrap_or(0).max(self.replicas.len())
+    }
+
+    fn encode(&self, writer: &mut Writer<'_>) {
+        writer.length(self.replicas.len());
+        for replica in self.replicas {
+            descriptor(self.id, self.size, replica).encode(writer);
+        }
+    }
+}
+
+/// What a copy reads and writes.
+#[must_use]
+pub fn copy(begun: &Replicated) -> CopyStartResponse<'_> {
+    CopyStartResponse {
+        source: descriptor(begun.id, begun.size, &begun.source),
+        targets: List::Owned(
+            begun.targets.iter().map(|target| descriptor(begun.id, begun.size, target)).collect(),
+        ),
+    }
+}
+
+/// What a move reads and writes.
+#[must_use]
+pub fn movement(begun: &Replicated) -> MoveStartResponse<'_> {
+    MoveStartResponse {
+        source: descriptor(begun.id, begun.size, &begun.source),
+        target: begun.targets.first().map(|target| descriptor(begun.id, begun.size, target)),
+    }
+}

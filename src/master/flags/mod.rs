@@ -1,0 +1,200 @@
+//! The command line of `moonkeeper master`: the reference's flags in all of gflags' spellings, the environment,
+//! and configuration files.
+//!
+//! [`parse`] is a pure function from what the user wrote to [`Settings`]: it reads nothing but what it is given,
+//! prints nothing and never exits. A value is taken from the first of: command line (flag files and `--fromenv`
+//! included), environment variable `MOONKEEPER_<FLAG>`, the file given by `--config_path`, the default.
+
+mod config_file;
+mod error;
+mod help;
+mod interface;
+mod scan;
+mod suggest;
+pub mod table;
+pub mod value;
+
+use std::collections::HashMap;
+use std::io;
+
+pub use error::{FlagError, Origin, Warning};
+pub use interface::interface_address;
+
+use super::settings::Settings;
+use scan::Assignment;
+use table::{Effect, Kind};
+use value::Value;
+
+/// Reads a whole text file; given to [`parse`] so that it can be tested without files.
+pub type ReadFile<'a> = &'a dyn Fn(&str) -> io::Result<String>;
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Parsed {
+    /// Run with these settings, and log these warnings first.
+    Run {
+        /// The validated settings.
+        settings: Box<Settings>,
+        /// Flags without effect and the like.
+        warnings: Vec<Warning>,
+    },
+    /// Print this text and exit with code 0.
+    Print(String),
+}
+
+/// Reads the arguments behind the program's name.
+pub fn parse(args: &[String], env: &[(String, String)], read: ReadFile<'_>) -> Result<Parsed, FlagError> {
+    if let Some(text) = help::wanted(args) {
+        return Ok(Parsed::Print(text));
+    }
+    let env: HashMap<String, String> = env.iter().cloned().collect();
+    let scan = scan::command_line(args, &env, read)?;
+    let mut warnings = scan.warnings;
+    let mut values = Values::default();
+    for assignment in scan.assignments {
+        // Later ones replace earlier ones.
+        values.0.insert(assignment.flag, assignment);
+    }
+    for assignment in environment(&env, &mut warnings)? {
+        values.0.entry(assignment.flag).or_insert(assignment);
+    }
+    // Help that a flag file or the environment asks for.
+    if let Some(text) = help::wanted_by(&values) {
+        return Ok(Parsed::Print(text));
+    }
+    let config_path = values.text("config_path").to_owned();
+    if !config_path.is_empty() {
+        let text = read(&config_path).map_err(|why| FlagError::Unreadable {
+            flag: "config_path",
+            path: config_path.clone(),
+            reason: why.to_string(),
+        })?;
+        let (assignments, more) = config_file::parse(&config_path, &text)?;
+        warnings.extend(more);
+        for assignment in assignments {
+            values.0.entry(assignment.flag).or_insert(assignment);
+        }
+    }
+    check_effects(&values, &mut warnings)?;
+    check_reference_environment(&env)?;
+    let settings = Settings::from_values(&values, &mut warnings)?;
+    Ok(Parsed::Run { settings: Box::new(settings), warnings })
+}
+
+/// The variables `MOONKEEPER_<FLAG>`.
+fn environment(
+    env: &HashMap<String, String>,
+    warnings: &mut Vec<Warning>,
+) -> Result<Vec<Assignment>, FlagError> {
+    let mut assignments = Vec::new();
+    let mut names: Vec<&String> = env.keys().filter(|name| name.starts_with("MOONKEEPER_")).collect();
+    names.sort();
+    for variable in names {
+        let text = env[variable].clone();
+        // An empty variable is how templates say "not set".
+        if text.is_empty() || is_service_variable(variable, &text) {
+            continue;
+        }
+        let name = variable["MOONKEEPER_".len()..].to_ascii_lowercase();
+        let Some(flag) = table::position(&name) else {
+            if let Some(near) = scan::suggestion(&name) {
+                warnings.push(Warning(format!(
+                    "the environment variable {variable} is passed over: there is no flag --{name}; did you \
+                     mean MOONKEEPER_{}?",
+                    near.to_ascii_uppercase()
+                )));
+            }
+            continue;
+        };
+        let definition = &table::all()[flag];
+        let origin = Origin::Environment(variable.clone());
+        let value = Value::parse(definition.kind, &text).map_err(|accepted| FlagError::BadValue {
+            flag: definition.name,
+            value: text.clone(),
+            accepted: accepted.to_owned(),
+            origin: origin.clone(),
+        })?;
+        assignments.push(Assignment { flag, text, value, origin });
+    }
+    Ok(assignments)
+}
+
+/// Whether Kubernetes has put this variable there. A Service called moonkeeper or moonkeeper-x gives every pod of
+/// its namespace variables such as MOONKEEPER_PORT=tcp://10.0.0.1:50051, which are not meant for us.
+fn is_service_variable(variable: &str, text: &str) -> bool {
+    variable.contains("_SERVICE_HOST")
+        || variable.contains("_SERVICE_PORT")
+        || variable.contains("_PORT_")
+        || variable.ends_with("_PORT") && text.contains("://")
+}
+
+/// Warns of flags that are set without effect, and refuses those that must not be obeyed in name only.
+fn check_effects(values: &Values, warnings: &mut Vec<Warning>) -> Result<(), FlagError> {
+    let mut set: Vec<&Assignment> = values.0.values().collect();
+    set.sort_by_key(|assignment| assignment.flag);
+    for assignment in set {
+        let flag = &table::all()[assignment.flag];
+        let is_default = Value::parse(flag.kind, flag.default).as_ref() == Ok(&assignment.value);
+        match flag.effect {
+            Effect::Used => {}
+            Effect::Refused(_) if is_default => {}
+            // Saying that a feature stays off is obeyed.
+            Effect::NoEffect(_) if is_default && flag.kind == Kind::Bool => {}
+            Effect::NoEffect(reason) => warnings.push(Warning(format!(
+                "--{}={} in {} has no effect: {reason}",
+                flag.name, assignment.text, assignment.origin
+            ))),
+            Effect::Refused(reason) => {
+                return Err(FlagError::Refused { flag: flag.name, value: assignment.text.clone(), reason });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Variables of the reference that would make it behave in a way that this master cannot.
+fn check_reference_environment(env: &HashMap<String, String>) -> Result<(), FlagError> {
+    match env.get("MC_RPC_PROTOCOL") {
+        Some(value) if value.eq_ignore_ascii_case("rdma") => Err(FlagError::RefusedEnvironment {
+            variable: "MC_RPC_PROTOCOL",
+            value: value.clone(),
+            reason: "this master speaks TCP to its clients, and clients with that setting could not connect",
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The winning assignment of each flag that was set.
+#[derive(Debug, Default)]
+pub(super) struct Values(HashMap<usize, Assignment>);
+
+impl Values {
+    /// The text of this flag's value, set or default.
+    pub(super) fn text(&self, name: &str) -> &str {
+        let Some(flag) = table::position(name) else { return "" };
+        self.0.get(&flag).map_or(table::all()[flag].default, |assignment| &assignment.text)
+    }
+
+    /// The value of this flag, set or default.
+    pub(super) fn get(&self, name: &str) -> Value {
+        let Some(flag) = table::position(name) else { return Value::Text(String::new()) };
+        let definition = &table::all()[flag];
+        match self.0.get(&flag) {
+            Some(assignment) => assignment.value.clone(),
+            // The defaults of the table parse; a test says so.
+            None => Value::parse(definition.kind, definition.default)
+                .unwrap_or_else(|_| Value::Text(definition.default.to_owned())),
+        }
+    }
+
+    /// The error for a value of the right type that is out of range.
+    pub(super) fn out_of_range(&self, name: &'static str, accepted: &str) -> FlagError {
+        let origin = table::position(name).and_then(|flag| self.0.get(&flag));
+        FlagError::BadValue {
+            flag: name,
+            value: self.text(name).to_owned(),
+            accepted: accepted.to_owned(),
+            origin: origin.map_or(Origin::CommandLine, |assignment| assignment.origin.clone()),
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What each call means: requests of the protocol in, operations of the engine, replies of the protocol out.
+
+mod batches;
+mod config;
+mod features_off;
+mod objects;
+mod patterns;
+mod payload;
+mod replication;
+mod segments;
+
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::engine::types::{Answer, LogTime, SequenceId};
+use crate::master::clock::Clock;
+use crate::master::liveness::Liveness;
+use crate::wire::functions::{Function, Rpc, decode_request, encode_response, rpc};
+use crate::wire::generation;
+use crate::wire::server::Outcome;
+use crate::wire::struct_pack::Encode;
+use crate::wire::types::{ErrorCode, Expected};
+
+/// What the handlers work with.
+#[derive(Debug)]
+pub struct Handlers {
+    /// The metadata.
+    pub engine: Arc<Engine>,
+    /// Log time.
+    pub clock: Clock,
+    /// When clients were last heard from.
+    pub liveness: Arc<Liveness>,
+    /// What clients are told.
+    pub told: Told,
+}
+
+/// What clients are told because the operator set it so.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// The directory for files; empty for none.
+    pub fsdir: Vec<u8>,
+    /// Whether files are evicted.
+    pub enable_disk_eviction: bool,
+    /// How many bytes files may take; zero for no limit.
+    pub quota_bytes: u64,
+    /// How often a client may try a task.
+    pub max_retry_attempts: u32,
+}
+
+/// What became of a call.
+pub struct Handled {
+    /// What the server does with the reply.
+    pub outcome: Outcome,
+    /// How many items the call was about.
+    pub items: u32,
+    /// How many of them failed.
+    pub failed: u32,
+}
+
+impl Handled {
+    fn one(failed: bool, depends_on: SequenceId) -> Self {
+        Self { outcome: Outcome::Ready { depends_on: depends_on.0 }, items: 1, failed: u32::from(failed) }
+    }
+
+    fn batch(items: usize, failed: usize, depends_on: SequenceId) -> Self {
+        Self {
+            outcome: Outcome::Ready { depends_on: depends_on.0 },
+            items: items as u32,
+            failed: failed as u32,
+        }
+    }
+}
+
+/// Writes the answer of an operation as the reply of `F`.
+fn reply<F: Rpc, T>(answer: Answer<T>, out: &mut Vec<u8>) -> Handled
+where
+    Expected<T>: Encode,
+{
+    let failed = answer.result.is_err();
+    encode_response::<F, _>(&answer.result, out);
+    Handled::one(failed, answer.depends_on)
+}
+
+/// Writes an answer that rests on nothing.
+fn constant<F: Rpc, T>(result: Expected<T>, out: &mut Vec<u8>) -> Handled
+where
+    Expected<T>: Encode,
+{
+    reply::<F, T>(Answer { result, depends_on: SequenceId(0) }, out)
+}
+
+/// Writes one answer for each item of a batch.
+fn reply_batch<F: Rpc, T>(results: &Vec<Expected<T>>, depends_on: SequenceId, out: &mut Vec<u8>) -> Handled
+where
+    Vec<Expected<T>>: Encode,
+{
+    encode_response::<F, _>(results, out);
+    let failed = results.iter().filter(|result| result.is_err()).count();
+    Handled::batch(results.len(), failed, depends_on)
+}
+
+/// The RPC error for arguments that cannot be decoded.
+const INVALID_ARGUMENTS: Outcome = Outcome::Error { code: 4, message: "invalid rpc arg" };
+
+impl Handlers {
+    fn now(&self) -> LogTime {
+        self.clock.now()
+    }
+
+    /// Answers a call.
+    pub fn handle(&self, function: Function, body: &[u8], out: &mut Vec<u8>) -> Handled {
+        /// Decodes the arguments of a function and calls its handler.
+        macro_rules! dispatch {
+            ($($name:ident => $handler:ident,)*) => {
+                match function {
+                    $(Function::$name => match decode_request::<rpc::$name>(body) {
+                        Ok(request) => self.$handler::<rpc::$name>(request, out),
+                        Err(_) => refuse_arguments(function, body),
+                    },)*
+                }
+            };
+        }
+        dispatch! {
+            ExistKey => exist_key,
+            GetReplicaList => get_replica_list,
+            BatchExistKey => batch_exist_key,
+            BatchGetReplicaList => batch_get_replica_list,
+            GetReplicaListByRegex => get_replica_list_by_regex,
+            PutStart => put_start,
+            PutEnd => end,
+            PutRevoke => revoke,
+            BatchPutStart => batch_put_start,
+            BatchPutEnd => batch_put_end,
+            BatchPutRevoke => batch_put_revoke,
+            UpsertStart => upsert_start,
+            UpsertEnd => end,
+            UpsertRevoke => revoke,
+            BatchUpsertStart => batch_upsert_start,
+            BatchUpsertEnd => batch_upsert_end,
+            BatchUpsertRevoke => batch_upsert_revoke,
+            Remove => remove,
+            RemoveByRegex => remove_by_regex,
+            RemoveAll => remove_all,
+            BatchRemove => batch_remove,
+            BatchReplicaClear => batch_replica_clear,
+            MountSegment => mount_segment,
+            ReMountSegment => remount_segment,
+            UnmountSegment => unmount_segment,
+            GracefulUnmountSegment => graceful_unmount_segment,
+            QuerySegmentStatus => query_segment_status,
+            QuerySegmentStatusById => query_segment_status_by_id,
+            BatchQueryIp => batch_query_ip,
+            Ping => ping,
+            ServiceReady => service_ready,
+            GetStorageConfig => get_storage_config,
+            GetFsdir => get_fsdir,
+            CopyStart => copy_start,
+            CopyEnd => copy_end,
+            CopyRevoke => copy_revoke,
+            DynamicReplicaCopyStart => dynamic_copy_start,
+            DynamicReplicaCopyEnd => dynamic_copy_end,
+            DynamicReplicaCopyRevoke => dynamic_copy_revoke,
+            MoveStart => move_start,
+            MoveEnd => move_end,
+            MoveRevoke => move_revoke,
+            CreateCopyTask => create_copy_task,
+            CreateMoveTask => create_move_task,
+            QueryTask => query_task,
+            FetchTasks => fetch_tasks,
+            MarkTaskToComplete => mark_task_to_complete,
+            MountNoFSegment => no_nof,
+            ReMountNoFSegment => no_nof,
+            UnmountNoFSegment => no_nof,
+            GetAllNoFSegments => get_all_nof_segments,
+            GetNoFSegmentsByName => get_nof_segments_by_name,
+            MountLocalDiskSegment => no_offload,
+            UnmountLocalDiskSegment => no_offload,
+            OffloadObjectHeartbeat => offload_object_heartbeat,
+            ReportSsdCapacity => report_ssd_capacity,
+            NotifyOffloadSuccess => notify_offload_success,
+            PromotionObjectHeartbeat => promotion_object_heartbeat,
+            PromotionAllocStart => promotion_alloc_start,
+            NotifyPromotionSuccess => notify_promotion_success,
+            NotifyPromotionFailure => notify_promotion_failure,
+            EvictDiskReplica => evict_disk_replica,
+            BatchEvictDiskReplica => batch_evict_disk_replica,
+            PollRemoveAll => poll_remove_all,
+        }
+    }
+}
+
+/// A request of another client generation, or nonsense. One line says which.
+fn refuse_arguments(function: Function, body: &[u8]) -> Handled {
+    let reason = generation::explain(function, body);
+    tracing::warn!(function = function.name(), %reason, "refused a request whose arguments cannot be read");
+    Handled { outcome: INVALID_ARGUMENTS, items: 1, failed: 1 }
+}
+
+/// Arguments that make no sense.
+const INVALID: ErrorCode = ErrorCode::INVALID_PARAMS;

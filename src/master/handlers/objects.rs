@@ -1,0 +1,85 @@
+//! Calls about one object.
+
+use super::{Handled, Handlers, INVALID, config, constant, reply};
+use crate::engine::ops::ReplicaTypes;
+use crate::engine::types::Answer;
+use crate::master::describe::{Located, Readable};
+use crate::wire::functions::{Rpc, encode_response};
+use crate::wire::messages::{EndRequest, KeyRequest, RemoveRequest, RevokeRequest, StartRequest};
+use crate::wire::types::ErrorCode;
+
+impl Handlers {
+    pub(super) fn exist_key<F: Rpc>(&self, request: KeyRequest<'_>, out: &mut Vec<u8>) -> Handled {
+        let answer = self.engine.exist(request.key, self.now());
+        encode_response::<F, _>(&answer.result, out);
+        Handled::one(false, answer.depends_on)
+    }
+
+    pub(super) fn get_replica_list<F: Rpc>(&self, request: KeyRequest<'_>, out: &mut Vec<u8>) -> Handled {
+        let lease_ttl = self.engine.rules.lease_ttl;
+        let answer = self.engine.get(request.key, self.now(), |object| {
+            encode_response::<F, _>(&Ok::<_, ErrorCode>(Readable::new(object, lease_ttl)), out);
+        });
+        if let Err(code) = answer.result {
+            encode_response::<F, _>(&Err::<Readable<'_>, _>(code), out);
+        }
+        Handled::one(answer.result.is_err(), answer.depends_on)
+    }
+
+    pub(super) fn put_start<F: Rpc>(&self, request: StartRequest<'_>, out: &mut Vec<u8>) -> Handled {
+        self.start::<F>(&request, false, out)
+    }
+
+    pub(super) fn upsert_start<F: Rpc>(&self, request: StartRequest<'_>, out: &mut Vec<u8>) -> Handled {
+        self.start::<F>(&request, true, out)
+    }
+
+    fn start<F: Rpc>(&self, request: &StartRequest<'_>, upsert: bool, out: &mut Vec<u8>) -> Handled {
+        let groups = request.config.group_ids.as_deref();
+        let preferred = config::preferred(&request.config);
+        let checked = config::check(
+            &request.config,
+            request.key,
+            request.slice_length,
+            groups.and_then(|groups| groups.first().copied()),
+            &preferred,
+            &self.engine.rules,
+        );
+        let checked = match checked {
+            Ok(_) if groups.is_some_and(|groups| groups.len() != 1) => Err(INVALID),
+            other => other,
+        };
+        let write = match checked {
+            Ok(write) => write,
+            Err(code) => return constant::<F, Located>(Err(code), out),
+        };
+        let mut sequencer = self.engine.sequencer(self.now());
+        let (client, key, length) = (request.client_id, request.key, request.slice_length);
+        let answer = if upsert {
+            sequencer.upsert_start(client, key, length, &write)
+        } else {
+            sequencer.put_start(client, key, length, &write)
+        };
+        drop(sequencer);
+        reply::<F, _>(answer.map(Located::from), out)
+    }
+
+    pub(super) fn end<F: Rpc>(&self, request: EndRequest<'_>, out: &mut Vec<u8>) -> Handled {
+        let meta = request.object_meta;
+        let types = config::types(request.replica_type);
+        let answer =
+            self.engine.sequencer(self.now()).end(request.client_id, meta.key, types, meta.object_checksum);
+        reply::<F, _>(answer, out)
+    }
+
+    pub(super) fn revoke<F: Rpc>(&self, request: RevokeRequest<'_>, out: &mut Vec<u8>) -> Handled {
+        let types: ReplicaTypes = config::types(request.replica_type);
+        let answer: Answer<()> =
+            self.engine.sequencer(self.now()).revoke(request.client_id, request.key, types);
+        reply::<F, _>(answer, out)
+    }
+
+    pub(super) fn remove<F: Rpc>(&self, request: RemoveRequest<'_>, out: &mut Vec<u8>) -> Handled {
+        reply::<F, _>(self.engine.sequencer(self.now()).remove(request.key, request.force), out)
+    }
+}

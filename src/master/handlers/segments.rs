@@ -1,0 +1,191 @@
+//! Calls about segments and clients, and what every client asks first.
+
+use std::collections::BTreeSet;
+
+use super::{Handled, Handlers, constant, reply};
+use crate::engine::segment::{Segment as Mounted, SegmentSpec};
+use crate::engine::types::SequenceId;
+use crate::wire::functions::{Rpc, encode_response};
+use crate::wire::messages::{
+    GetStorageConfigResponse, GracefulUnmountSegmentRequest, MountSegmentRequest, NoArguments, PingResponse,
+    ReMountSegmentRequest, Segment, UnmountSegmentRequest,
+};
+use crate::wire::struct_pack::Map;
+use crate::wire::types::{ClientStatus, ErrorCode, SegmentStatus, Uuid};
+
+/// What clients of this generation want to hear; any other answer and they do not connect.
+const SERVICE_VERSION: &[u8] = b"2.0.0";
+
+/// The longest text that a segment may bring: a record has to fit into a batch of the log.
+const MAX_TEXT: usize = 4096;
+
+impl Handlers {
+    pub(super) fn service_ready<F: Rpc>(&self, _: NoArguments, out: &mut Vec<u8>) -> Handled {
+        constant::<F, &[u8]>(Ok(SERVICE_VERSION), out)
+    }
+
+    pub(super) fn get_storage_config<F: Rpc>(&self, _: NoArguments, out: &mut Vec<u8>) -> Handled {
+        let config = GetStorageConfigResponse {
+            fsdir: &self.told.fsdir,
+            enable_disk_eviction: self.told.enable_disk_eviction,
+            quota_bytes: self.told.quota_bytes,
+        };
+        constant::<F, _>(Ok(config), out)
+    }
+
+    pub(super) fn get_fsdir<F: Rpc>(&self, _: NoArguments, out: &mut Vec<u8>) -> Handled {
+        constant::<F, &[u8]>(Ok(&self.told.fsdir), out)
+    }
+
+    pub(super) fn mount_segment<F: Rpc>(
+        &self,
+        request: MountSegmentRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Handled {
+        let spec = spec(&request.segment);
+        if too_long(&spec) {
+            return constant::<F, ()>(Err(ErrorCode::INVALID_PARAMS), out);
+        }
+        let now = self.now();
+        let answer = self.engine.sequencer(now).mount(&spec, request.client_id);
+        if answer.result.is_ok() {
+            self.liveness.heard(request.client_id, now);
+            tracing::info!(
+                client = %request.client_id,
+                segment = %spec.id,
+                name = %spec.name.escape_ascii(),
+                bytes = spec.size,
+                "segment mounted"
+            );
+        }
+        reply::<F, _>(answer, out)
+    }
+
+    pub(super) fn remount_segment<F: Rpc>(
+        &self,
+        request: ReMountSegmentRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Handled {
+        let specs: Vec<SegmentSpec<'_>> = request.segments.iter().map(spec).collect();
+        if specs.iter().any(too_long) {
+            return constant::<F, ()>(Err(ErrorCode::INVALID_PARAMS), out);
+        }
+        let now = self.now();
+        let joined = self.engine.is_joined(request.client_id);
+        let answer = self.engine.sequencer(now).remount(&specs, request.client_id);
+        if answer.result.is_ok() && !joined {
+            self.liveness.heard(request.client_id, now);
+            tracing::info!(client = %request.client_id, segments = specs.len(), "client joined");
+        }
+        reply::<F, _>(answer, out)
+    }
+
+    pub(super) fn unmount_segment<F: Rpc>(
+        &self,
+        request: UnmountSegmentRequest,
+        out: &mut Vec<u8>,
+    ) -> Handled {
+        let answer = self.engine.sequencer(self.now()).unmount(request.segment_id);
+        tracing::info!(client = %request.client_id, segment = %request.segment_id, "segment unmounted");
+        reply::<F, _>(answer, out)
+    }
+
+    pub(super) fn graceful_unmount_segment<F: Rpc>(
+        &self,
+        request: GracefulUnmountSegmentRequest,
+        out: &mut Vec<u8>,
+    ) -> Handled {
+        let mut sequencer = self.engine.sequencer(self.now());
+        let answer =
+            sequencer.graceful_unmount(request.segment_id, request.client_id, request.grace_period_ms);
+        drop(sequencer);
+        reply::<F, _>(answer, out)
+    }
+
+    pub(super) fn query_segment_status<F: Rpc>(&self, name: &[u8], out: &mut Vec<u8>) -> Handled {
+        reply::<F, _>(self.engine.segment_status(name).map(|status| SegmentStatus(status as i32)), out)
+    }
+
+    pub(super) fn query_segment_status_by_id<F: Rpc>(&self, id: Uuid, out: &mut Vec<u8>) -> Handled {
+        reply::<F, _>(self.engine.segment_status_by_id(id).map(|status| SegmentStatus(status as i32)), out)
+    }
+
+    pub(super) fn ping<F: Rpc>(&self, client: Uuid, out: &mut Vec<u8>) -> Handled {
+        if !self.liveness.heard(client, self.now()) {
+            return constant::<F, PingResponse>(Err(ErrorCode::INTERNAL_ERROR), out);
+        }
+        let joined = self.engine.is_joined(client);
+        let client_status = if joined { ClientStatus::OK } else { ClientStatus::NEED_REMOUNT };
+        constant::<F, _>(Ok(PingResponse { view_version: 0, client_status }), out)
+    }
+
+    pub(super) fn batch_query_ip<F: Rpc>(&self, clients: Vec<Uuid>, out: &mut Vec<u8>) -> Handled {
+        let segments = self.engine.segments();
+        let mut depends_on = SequenceId(0);
+        let mut hosts: Vec<(Uuid, Vec<&[u8]>)> = Vec::new();
+        let wanted: BTreeSet<Uuid> = clients.into_iter().collect();
+        for client in wanted {
+            let owned: Vec<&Mounted> =
+                segments.iter().map(AsRef::as_ref).filter(|segment| segment.client == client).collect();
+            if owned.is_empty() {
+                continue;
+            }
+            let endpoints = owned.iter().filter(|segment| !segment.te_endpoint.is_empty());
+            let unique: BTreeSet<&[u8]> = endpoints.map(|segment| host(&segment.te_endpoint)).collect();
+            depends_on = owned.iter().map(|segment| segment.last_record()).fold(depends_on, SequenceId::max);
+            hosts.push((client, unique.into_iter().collect()));
+        }
+        encode_response::<F, _>(&Ok::<_, ErrorCode>(Map(hosts)), out);
+        Handled::one(false, depends_on)
+    }
+}
+
+fn spec<'a>(segment: &Segment<'a>) -> SegmentSpec<'a> {
+    SegmentSpec {
+        id: segment.id,
+        name: segment.name,
+        base: segment.base,
+        size: segment.size,
+        te_endpoint: segment.te_endpoint,
+        protocol: segment.protocol,
+        host_id: segment.host_id,
+    }
+}
+
+fn too_long(spec: &SegmentSpec<'_>) -> bool {
+    [spec.name, spec.te_endpoint, spec.protocol, spec.host_id].iter().any(|text| text.len() > MAX_TEXT)
+}
+
+/// The host of an endpoint: without its port, and without the brackets of an IPv6 address.
+fn host(endpoint: &[u8]) -> &[u8] {
+    if let [b'[', rest @ ..] = endpoint {
+        let end = rest.iter().position(|byte| *byte == b']').unwrap_or(rest.len());
+        return &rest[..end];
+    }
+    let mut colons = endpoint.iter().enumerate().filter(|(_, byte)| **byte == b':').map(|(at, _)| at);
+    match (colons.next(), colons.next()) {
+        (Some(at), None) => &endpoint[..at],
+        _ => endpoint,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::host;
+
+    #[test]
+    fn hosts_of_endpoints() {
+        let table: [(&[u8], &[u8]); 7] = [
+            (b"10.0.0.1:7001", b"10.0.0.1"),
+            (b"a", b"a"),
+            (b"[::1]:80", b"::1"),
+            (b"[::1]", b"::1"),
+            (b"fe80::1", b"fe80::1"),
+            (b":80", b""),
+            (b"", b""),
+        ];
+        for (endpoint, expected) in table {
+            assert_eq!(host(endpoint), expected, "{}", endpoint.escape_ascii());
+        }
+    }
+}

@@ -1,0 +1,62 @@
+"""Fixtures: a master and real clients for each test, killed when it ends; their logs are shown when it fails."""
+
+import pathlib
+
+import pytest
+
+from clients import Client
+from masters import Master
+
+LOG_TAIL_BYTES = 6000
+
+
+@pytest.fixture
+def start_master(tmp_path):
+    """Starts a master with the flags given."""
+    masters = []
+
+    def start(**flags):
+        masters.append(Master(tmp_path / f"master-{len(masters)}.log", **flags))
+        return masters[-1]
+
+    yield start
+    for each in masters:
+        each.kill()
+
+
+@pytest.fixture
+def master(request, start_master):
+    """A master with the flags of the test's `master` mark."""
+    mark = request.node.get_closest_marker("master")
+    return start_master(**(mark.kwargs if mark else {}))
+
+
+@pytest.fixture
+def start_client(request, tmp_path):
+    """Starts a client of the test's `master` and sets it up; arguments as of Client.connect."""
+    clients = []
+    master = request.getfixturevalue("master")
+
+    def start(**settings):
+        clients.append(Client(tmp_path / f"client-{len(clients)}.log"))
+        return clients[-1].connect(master, **settings)
+
+    yield start
+    for each in clients:
+        each.kill()
+
+
+@pytest.fixture
+def client(start_client):
+    """One client with a segment of the default size."""
+    return start_client()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    folder = item.funcargs.get("tmp_path") if hasattr(item, "funcargs") else None
+    if report.failed and folder:
+        for log in sorted(pathlib.Path(folder).glob("*.log")):
+            tail = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
+            report.sections.append((f"end of {log.name}", tail))

@@ -1,0 +1,67 @@
+"""The master under test: Moonkeeper, or the reference when MOONKEEPER_TEST_MASTER=reference.
+
+Both take the same flags, so one suite runs against either; run against the reference it shows that the suite is right.
+"""
+
+import json
+import os
+import socket
+import urllib.request
+
+import processes
+from waiting import wait_until
+
+
+def _command():
+    which = os.environ.get("MOONKEEPER_TEST_MASTER", "moonkeeper")
+    if which == "moonkeeper":
+        return [os.environ["MOONKEEPER_BIN"], "master"]
+    assert which == "reference", f"MOONKEEPER_TEST_MASTER={which}: moonkeeper or reference"
+    return [os.environ["MOONCAKE_MASTER"]]
+
+
+def _accepts(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        return True
+    except OSError:
+        return False
+
+
+class Master:
+    """A running master; `flags` are the reference's, by name."""
+
+    def __init__(self, log_path, rpc_port=None, **flags):
+        free_port, self.metrics_port = processes.free_ports(2)
+        self.rpc_port = rpc_port or free_port
+        self.address = f"127.0.0.1:{self.rpc_port}"
+        self.log_path = log_path
+        flags = {
+            "rpc_address": "127.0.0.1",
+            "rpc_port": self.rpc_port,
+            "metrics_host": "127.0.0.1",
+            "metrics_port": self.metrics_port,
+        } | flags
+        self.process = processes.spawn(_command() + [f"--{name}={value}" for name, value in flags.items()], log_path)
+        wait_until(self._serves, "the master to open its ports")
+
+    def _serves(self):
+        assert self.process.poll() is None, f"the master ended with {self.process.returncode}: {self.log_path}"
+        return _accepts(self.rpc_port) and _accepts(self.metrics_port)
+
+    def http(self, path):
+        """The text that the HTTP port answers to GET `path`."""
+        url = f"http://127.0.0.1:{self.metrics_port}{path}"
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=30) as answer:
+            return answer.read().decode()
+
+    def segments(self):
+        """Names of the mounted segments."""
+        return sorted(each["segment_name"] for each in json.loads(self.http("/get_segments_detail"))["segments"])
+
+    def keys(self):
+        """All keys that the master knows."""
+        return set(self.http("/get_all_keys").splitlines())
+
+    def kill(self):
+        processes.kill(self.process)

@@ -1,0 +1,53 @@
+"""Child processes that never outlive the test run, and ports for them to listen on.
+
+Each child leads a process group of its own, which is killed when its test ends; and the kernel kills it if this
+process dies first, however it dies.
+"""
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _die_with_parent():
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def spawn(command, log_path, **options):
+    """Starts `command` with its output in `log_path`. To be called from the main thread: the kernel takes the end of
+    the thread that started a child for the end of its parent."""
+    with open(log_path, "wb") as log:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
+            **options,
+        )
+
+
+def kill(process):
+    """Kills the child's whole group and reaps the child; does nothing to one that is reaped already."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def free_ports(count):
+    """Ports that nobody listens on right now. A master that finds one taken after all fails to bind, and its test
+    fails with the master's own message."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()

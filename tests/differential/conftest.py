@@ -1,0 +1,32 @@
+"""Puts the harness on the path and prints its tables at the end."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from tally import Tally  # noqa: E402
+
+_TALLY = Tally()
+
+
+@pytest.fixture(scope="session")
+def tally():
+    """The counts of the whole session."""
+    return _TALLY
+
+
+def pytest_terminal_summary(terminalreporter):
+    if _TALLY.total:
+        terminalreporter.section("differential: calls, answers, differences")
+        terminalreporter.write_line(str(_TALLY))
+
+
+@pytest.fixture
+def scenario(tally):
+    """Makes scenarios: ``with scenario(client_ttl=2) as s: ...``."""
+    from scenario import Scenario
+
+    return lambda **flags: Scenario(tally, **{"default_kv_lease_ttl": 3_600_000, **flags})

@@ -1,0 +1,66 @@
+"""The differences that are kept on purpose.
+
+Each one is demonstrated by ``test_deliberate.py`` and explained to users in
+``docs/compatibility.md`` under the same name. A difference that is not on this
+list fails the suite.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Deliberate:
+    """One difference: its name in the documentation, and when it applies."""
+
+    name: str
+    reason: str
+    applies: Callable
+
+
+def _false(call, left, right):
+    return False
+
+
+DELIBERATE = [
+    Deliberate(
+        "long-keys",
+        "a key travels in a log record, and records are bounded: keys over 4 KiB are refused with -600",
+        lambda call, left, right: any(_length(key) > 4096 for key in call.keys() or ()),
+    ),
+    Deliberate(
+        "offload-notices",
+        "with offloading off a notice about an offloaded object is acknowledged and changes nothing",
+        _false,
+    ),
+    Deliberate(
+        "non-utf8-task-keys",
+        "a task's payload is JSON, which cannot carry such a key: -600 instead of an exception",
+        lambda call, left, right: call.name in ("CreateCopyTask", "CreateMoveTask")
+        and left == ("rpc error", 10, "illegal unicode character")
+        and not _is_utf8(call.arguments[0]),
+    ),
+    Deliberate(
+        "absurd-replica-counts",
+        "a replica count that no list can hold is served as far as segments go instead of raising an exception",
+        lambda call, left, right: call.name in ("PutStart", "UpsertStart")
+        and left == ("rpc error", 10, "vector::reserve"),
+    ),
+]
+
+
+def deliberate(call, left, right):
+    """The entry that covers this difference, if any."""
+    return next((entry for entry in DELIBERATE if entry.applies(call, left, right)), None)
+
+
+def _length(key):
+    return len(key if isinstance(key, bytes) else key.encode("utf-8", "surrogateescape"))
+
+
+def _is_utf8(key):
+    try:
+        (key if isinstance(key, bytes) else key.encode("utf-8", "surrogateescape")).decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,145 @@
+"""Checks the addresses that one master hands out.
+
+Addresses are the one thing that is not compared between masters, so they are
+checked against the rule behind them: every range lies inside a segment that
+was mounted, and no two live ranges share a byte. Bytes whose writer may still
+be writing (replaced by an upsert, moved away) count as live until the segment
+goes: the release timeout of a random walk is longer than the walk.
+
+The ledger forgets whatever may have been freed, so it can miss an overlap but
+never invents one.
+"""
+
+from messages import describe_replica
+from struct_pack import Ok
+
+_STARTS = {"PutStart", "UpsertStart"}
+_BATCH_STARTS = {"BatchPutStart", "BatchUpsertStart"}
+_FREES_ITS_KEYS = {
+    "PutRevoke",
+    "UpsertRevoke",
+    "BatchPutRevoke",
+    "BatchUpsertRevoke",
+    "Remove",
+    "BatchRemove",
+    "BatchReplicaClear",
+    "CopyEnd",
+    "CopyRevoke",
+    "DynamicReplicaCopyEnd",
+    "DynamicReplicaCopyRevoke",
+    "MoveEnd",
+    "MoveRevoke",
+}
+
+
+class Ledger:
+    """The ranges one master is known to have given out."""
+
+    def __init__(self):
+        self._segments = {}
+        self._identities = {}
+        self._live = {}
+        self._abandoned = []
+
+    def observe(self, call, answer):
+        """Take note of one call; returns complaints about its answer."""
+        name, arguments = call.name, call.arguments
+        if name == "MountSegment":
+            self._mounted([arguments[0]])
+        elif name == "ReMountSegment":
+            self._mounted(arguments[0])
+        elif name in ("UnmountSegment", "GracefulUnmountSegment"):
+            self._unmounted(arguments[0])
+        elif name in _STARTS:
+            return self._started(name, arguments[1], answer)
+        elif name in _BATCH_STARTS:
+            return [
+                complaint
+                for key, item in zip(arguments[1], answer)
+                for complaint in self._started(name, key, item)
+            ]
+        elif name in ("CopyStart", "DynamicReplicaCopyStart") and isinstance(answer, Ok):
+            return self._added(arguments[1], answer.value[1])
+        elif name == "MoveStart" and isinstance(answer, Ok) and answer.value[1] is not None:
+            return self._added(arguments[1], [answer.value[1]])
+        elif name in _FREES_ITS_KEYS:
+            for key in call.keys():
+                self._live.pop(key, None)
+        elif name in ("RemoveAll", "RemoveByRegex"):
+            self._live.clear()
+        elif name == "GetReplicaListByRegex" and isinstance(answer, Ok):
+            return self._census(answer.value)
+        return []
+
+    def forget(self):
+        """Anything may have been freed: an eviction, a client that expired."""
+        self._live.clear()
+        self._abandoned.clear()
+
+    def _mounted(self, segments):
+        for identity, _name, base, size, endpoint, _protocol, _host in segments:
+            if base and size:
+                self._segments.setdefault(endpoint, set()).add((base, size))
+                self._identities[identity] = endpoint
+
+    def _unmounted(self, identity):
+        endpoint = self._identities.get(identity)
+        for key, ranges in self._live.items():
+            self._live[key] = [item for item in ranges if item[0] != endpoint]
+        self._abandoned = [item for item in self._abandoned if item[0] != endpoint]
+
+    def _started(self, name, key, answer):
+        if not isinstance(answer, Ok):
+            # A failed upsert may have dropped the old object.
+            if name in ("UpsertStart", "BatchUpsertStart"):
+                self._live.pop(key, None)
+            return []
+        new = self._ranges(answer.value)
+        old = self._live.pop(key, [])
+        if name in ("UpsertStart", "BatchUpsertStart") and not set(new) & set(old):
+            self._abandoned.extend(old)
+        return self._added(key, answer.value)
+
+    def _added(self, key, descriptors):
+        new = self._ranges(descriptors)
+        complaints = self._misplaced(key, new)
+        for other, ranges in [*self._live.items(), ("(abandoned)", self._abandoned)]:
+            complaints += [
+                f"{key!r} got {_show(mine)}, which overlaps {_show(theirs)} of {other!r}"
+                for mine in new
+                for theirs in ranges
+                if _overlap(mine, theirs)
+            ]
+        self._live.setdefault(key, []).extend(new)
+        return complaints
+
+    def _census(self, found):
+        """All readable replicas at one moment must be disjoint."""
+        everything = sorted((item, key) for key, descriptors in found for item in self._ranges(descriptors))
+        complaints = [c for item, key in everything for c in self._misplaced(key, [item])]
+        for (first, key), (second, other) in zip(everything, everything[1:]):
+            if _overlap(first, second):
+                complaints.append(f"{key!r} at {_show(first)} overlaps {other!r} at {_show(second)}")
+        return complaints
+
+    def _misplaced(self, key, ranges):
+        return [
+            f"{key!r} is at {_show(item)}, outside every mounted segment"
+            for item in ranges
+            if not any(
+                base <= item[1] and item[2] <= base + size for base, size in self._segments.get(item[0], ())
+            )
+        ]
+
+    @staticmethod
+    def _ranges(descriptors):
+        described = (describe_replica(descriptor) for descriptor in descriptors)
+        return [(endpoint, address, address + size) for _, endpoint, address, size in filter(None, described)]
+
+
+def _overlap(first, second):
+    return first[0] == second[0] and first[1] < second[2] and second[1] < first[2]
+
+
+def _show(item):
+    return f"{item[0]} [{item[1]:#x}, {item[2]:#x})"

@@ -1,0 +1,127 @@
+"""Starts and stops the two masters on free loopback ports.
+
+``MOONCAKE_MASTER`` names the reference's binary, ``MOONKEEPER_BIN`` ours. Both
+get the same flags in the same spelling: that our binary takes them is part of
+what is tested.
+"""
+
+import os
+import socket
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rpc import Connection
+
+_START_DEADLINE_SECONDS = 30.0
+
+
+class MasterDied(Exception):
+    """A master exited or did not come up; carries the tail of its log."""
+
+
+def free_port():
+    """A loopback port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def reference_command():
+    return [_required("MOONCAKE_MASTER")]
+
+
+def ours_command():
+    return [_required("MOONKEEPER_BIN"), "master"]
+
+
+def _required(name):
+    value = os.environ.get(name)
+    if not value:
+        raise RuntimeError(f"{name} is not set: it must name the binary to test")
+    return value
+
+
+@dataclass
+class Master:
+    """One running master process."""
+
+    label: str
+    command: list
+    flags: dict
+    rpc_port: int = 0
+    metrics_port: int = 0
+    process: subprocess.Popen = None
+    log: Path = None
+    connections: list = field(default_factory=list)
+
+    def start(self):
+        self.rpc_port = free_port()
+        self.metrics_port = free_port()
+        flags = {
+            "rpc_address": "127.0.0.1",
+            "rpc_port": self.rpc_port,
+            "metrics_host": "127.0.0.1",
+            "metrics_port": self.metrics_port,
+            **self.flags,
+        }
+        arguments = [f"--{name}={_spell(value)}" for name, value in flags.items()]
+        handle, name = tempfile.mkstemp(prefix=f"master-{self.label}-", suffix=".log")
+        self.log = Path(name)
+        with os.fdopen(handle, "wb") as out:
+            self.process = subprocess.Popen(
+                self.command + arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        self._wait_until_ready()
+        return self
+
+    def _wait_until_ready(self):
+        deadline = time.monotonic() + _START_DEADLINE_SECONDS
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise MasterDied(f"{self.label} exited with {self.process.returncode}\n{self.tail()}")
+            try:
+                connection = Connection(("127.0.0.1", self.rpc_port), timeout=5.0)
+            except OSError:
+                time.sleep(0.02)
+                continue
+            connection.close()
+            return
+        self.stop()
+        raise MasterDied(f"{self.label} did not open its port\n{self.tail()}")
+
+    def connect(self):
+        connection = Connection(("127.0.0.1", self.rpc_port))
+        self.connections.append(connection)
+        return connection
+
+    def tail(self, lines=20):
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def stop(self):
+        for connection in self.connections:
+            connection.close()
+        self.connections.clear()
+        # Killed, not asked: nothing of a test master is worth keeping, and the
+        # reference takes most of a second to stop on its own.
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        if self.log:
+            self.log.unlink(missing_ok=True)
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *exc):
+        self.stop()
+
+
+def _spell(value):
+    return str(value).lower() if isinstance(value, bool) else value

@@ -1,0 +1,102 @@
+"""Makes answers of two masters comparable.
+
+Only what the two may choose freely is taken out: addresses, replica ids, task
+ids and timestamps. Ids are not thrown away but renamed in the order in which
+they are first seen, so a replica that changes its id between two answers still
+shows. Maps and sets are sorted. Everything else is compared as it came.
+"""
+
+from rpc import RpcError
+from struct_pack import Err, Ok
+
+_REPLICA_LISTS = {"PutStart", "UpsertStart"}
+_REPLICA_LIST_BATCHES = {"BatchPutStart", "BatchUpsertStart"}
+
+
+class Labels:
+    """Renames ids to small numbers in order of first appearance."""
+
+    def __init__(self):
+        self._names = {}
+
+    def __call__(self, value):
+        return self._names.setdefault(value, len(self._names))
+
+
+class Normaliser:
+    """The renamings of one master."""
+
+    def __init__(self):
+        self.replicas = Labels()
+        self.tasks = Labels()
+
+    def __call__(self, name, answer, loose=False):
+        """The comparable form of one answer; ``loose`` hides endpoints too."""
+        if isinstance(answer, RpcError):
+            return ("rpc error", answer.code, answer.message)
+        return self._answer(name, answer, loose)
+
+    def _answer(self, name, answer, loose):
+        if name in _REPLICA_LISTS:
+            return self._mapped(answer, lambda value: self._replicas(value, loose))
+        if name in _REPLICA_LIST_BATCHES:
+            return [self._mapped(item, lambda value: self._replicas(value, loose)) for item in answer]
+        if name == "GetReplicaList":
+            return self._mapped(answer, lambda value: self._replica_answer(value, loose))
+        if name == "BatchGetReplicaList":
+            return [self._mapped(item, lambda value: self._replica_answer(value, loose)) for item in answer]
+        if name == "GetReplicaListByRegex":
+            return self._mapped(
+                answer,
+                lambda found: [(key, self._replicas(value, loose)) for key, value in sorted(found, key=lambda i: i[0])],
+            )
+        if name in ("CopyStart", "DynamicReplicaCopyStart"):
+            return self._mapped(
+                answer, lambda value: (self._replica(value[0], loose), self._replicas(value[1], loose))
+            )
+        if name == "MoveStart":
+            return self._mapped(
+                answer,
+                lambda value: (
+                    self._replica(value[0], loose),
+                    None if value[1] is None else self._replica(value[1], loose),
+                ),
+            )
+        if name == "PromotionAllocStart":
+            return self._mapped(answer, lambda value: (self._replica(value[0], loose),))
+        if name == "BatchQueryIp":
+            return self._mapped(answer, lambda value: sorted((client, sorted(ips)) for client, ips in value))
+        if name in ("CreateCopyTask", "CreateMoveTask"):
+            return self._mapped(answer, self.tasks)
+        if name == "QueryTask":
+            return self._mapped(answer, self._task_state)
+        if name == "FetchTasks":
+            return self._mapped(answer, lambda value: [self._assignment(item) for item in value])
+        return answer
+
+    @staticmethod
+    def _mapped(answer, change):
+        return answer if isinstance(answer, Err) else Ok(change(answer.value))
+
+    def _replica(self, descriptor, loose):
+        replica_id, (alternative, body), status = descriptor
+        label = self.replicas(replica_id)
+        if alternative == 0:
+            ((size, _address, protocol, endpoint),) = body
+            body = (size, protocol, "*" if loose else endpoint)
+        return (label, alternative, body, status)
+
+    def _replicas(self, descriptors, loose):
+        return [self._replica(item, loose) for item in descriptors]
+
+    def _replica_answer(self, value, loose):
+        replicas, lease_ttl, checksum = value
+        return (self._replicas(replicas, loose), lease_ttl, checksum)
+
+    def _task_state(self, value):
+        task, kind, status, created, updated, client, message = value
+        return (self.tasks(task), kind, status, "in order" if created <= updated else "REVERSED", client, message)
+
+    def _assignment(self, value):
+        task, kind, payload, _created, retries = value
+        return (self.tasks(task), kind, payload, retries)

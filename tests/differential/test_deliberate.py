@@ -1,0 +1,69 @@
+"""The differences kept on purpose: each is real, and is documented."""
+
+from pathlib import Path
+
+import pytest
+from deliberate import DELIBERATE
+from messages import ALL, TENANT, config, meta
+from pair import self_comparison
+from rpc import RpcError
+from scenario import A
+from struct_pack import Err, Ok
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
+
+
+@pytest.mark.parametrize("entry", DELIBERATE, ids=lambda entry: entry.name)
+def test_each_is_documented(entry):
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert f"`{entry.name}`" in text, f"{DOCUMENT.name} does not explain {entry.name}"
+
+
+def answers(s, name, *arguments):
+    """What each master answers; ours is the reference's in a self-comparison."""
+    found = []
+    for side in s.pair.sides:
+        try:
+            found.append(side.connection.call(name, *arguments))
+        except RpcError as error:
+            found.append((error.code, error.message))
+    return found[:1] if self_comparison() else found
+
+
+def test_long_keys(scenario):
+    with scenario() as s:
+        s.mount(1)
+        key = "x" * 4097
+        reference, *ours = answers(s, "PutStart", A, key, 10, config(), TENANT)
+        assert isinstance(reference, Ok)
+        assert all(answer == Err(-600) for answer in ours)
+
+
+def test_offload_notices(scenario):
+    with scenario() as s:
+        s.mount(1)
+        notice = ("NotifyOffloadSuccess", A, [(TENANT, "unheard of", 5)], [(1, 2, 3, 4, "10.0.0.1:1")])
+        assert all(answer == Ok(None) for answer in answers(s, *notice))
+        reference, *ours = answers(s, "ExistKey", "unheard of", TENANT)
+        assert reference == Ok(True)
+        assert all(answer == Ok(False) for answer in ours)
+
+
+def test_non_utf8_task_keys(scenario):
+    with scenario() as s:
+        s.mount(1, 2)
+        key = b"\xff\xfe"
+        answers(s, "PutStart", A, key, 10, config(1, preferred=["seg1"]), TENANT)
+        answers(s, "PutEnd", A, meta(key), ALL, TENANT)
+        for request in (("CreateCopyTask", key, TENANT, ["seg2"]), ("CreateMoveTask", key, TENANT, "seg1", "seg2")):
+            reference, *ours = answers(s, *request)
+            assert reference == (10, "illegal unicode character")
+            assert all(answer == Err(-600) for answer in ours)
+
+
+def test_absurd_replica_counts(scenario):
+    with scenario() as s:
+        s.mount(1)
+        reference, *ours = answers(s, "PutStart", A, "k", 10, config(1 << 62), TENANT)
+        assert reference == (10, "vector::reserve")
+        assert all(isinstance(answer, Ok) and len(answer.value) == 1 for answer in ours)

@@ -1,0 +1,133 @@
+"""The harness itself: that it reads the wire right, and that it can fail."""
+
+import pytest
+import shrink as shrinking
+import walk as walking
+from calls import Call
+from deliberate import DELIBERATE, deliberate
+from ledger import Ledger
+from messages import MIB, TENANT, config, segment
+from normalise import Normaliser
+from pair import Difference, Side
+from rpc import RPCS, TABLE_PATH
+from struct_pack import CodecError, Err, Message, Ok, parse_literal
+from tally import Tally, error_codes, is_success
+
+
+def test_codes_follow_from_the_literals():
+    for line in TABLE_PATH.read_text().splitlines():
+        if not line.startswith("mooncake::"):
+            continue
+        _, _, request_code, request, response_code, response = line.split("\t")
+        for code, literal in ((request_code, request), (response_code, response)):
+            if literal != "-":
+                assert Message(bytes.fromhex(literal)).code == int(code, 16)
+
+
+@pytest.mark.parametrize(
+    ("literal", "value", "encoded"),
+    [
+        ("fd800c800cff", ("k1", "default"), "d81ef97c026b310764656661756c74"),
+        ("87fa01", Ok(None), "cc6828af01"),
+        ("87fa01", Err(-704), "cc6828af0040fdffff"),
+        ("87fd0301ff01", Ok((7, 2)), "528f2a7401070000000000000002000000"),
+        ("8487fa01", [Ok(None), Err(-704)], "ce52fc3902010040fdffff"),
+        ("84fd04048989ff", [(1, 2), (3, 4)], "06a2eea1020100000000000000020000000000000003000000000000000400000000000000"),
+        ("800c", "x" * 300, "77facf9d082c01" + "78" * 300),
+        ("03", -5, "34686686fbffffffffffffff"),
+    ],
+)
+def test_samples(literal, value, encoded):
+    message = Message(bytes.fromhex(literal))
+    assert message.encode(value).hex() == encoded
+    assert message.decode(bytes.fromhex(encoded)) == value
+    assert message.decode(message.encode(value, with_literal=True)) == value
+
+
+def test_truncated_and_foreign_bytes_are_refused():
+    message = RPCS["ExistKey"].request
+    body = message.encode(("abc", "d"))
+    for bad in (body[:-1], body + b"x", b"\0" * 4 + body[4:]):
+        with pytest.raises(CodecError):
+            message.decode(bad)
+    with pytest.raises(CodecError):
+        parse_literal(bytes.fromhex("99"))
+
+
+def _replica(identity, address, endpoint="e:1", size=100, status=3):
+    return (identity, (0, ((size, address, "tcp", endpoint),)), status)
+
+
+def test_ids_and_addresses_are_renamed_but_not_lost():
+    left, right = Normaliser(), Normaliser()
+    first = left("PutStart", Ok([_replica(1, 0x1000), _replica(2, 0x2000)]))
+    assert first == right("PutStart", Ok([_replica(70, 0x9000), _replica(80, 0x8000)]))
+    again = left("GetReplicaList", Ok(([_replica(1, 0x1000)], 5, None)))
+    assert again == right("GetReplicaList", Ok(([_replica(70, 0x9000)], 5, None)))
+    assert again != right("GetReplicaList", Ok(([_replica(80, 0x9000)], 5, None)))
+    assert again != right("GetReplicaList", Ok(([_replica(70, 0x9000, "other:1")], 5, None)))
+    assert again != right("GetReplicaList", Ok(([_replica(70, 0x9000, status=2)], 5, None)))
+
+
+def _put(ledger, key, address, name="PutStart"):
+    return ledger.observe(Call(name, ((1, 1), key, 100, config(), TENANT)), Ok([_replica(1, address)]))
+
+
+def test_bad_addresses_are_reported():
+    ledger = Ledger()
+    ledger.observe(Call("MountSegment", (segment((1, 1), "s", 0x1000, MIB, "e:1"), (1, 1))), Ok(None))
+    assert _put(ledger, "a", 0x1000) == []
+    assert "outside" in _put(ledger, "b", 0x1000 + MIB - 50)[0]
+    assert "overlaps" in _put(ledger, "c", 0x1000 + 99)[0]
+    assert _put(ledger, "d", 0x1000 + 1000) == []
+    # In place is no overlap with itself, but what an upsert left behind counts.
+    assert _put(ledger, "d", 0x1000 + 1000, "UpsertStart") == []
+    assert _put(ledger, "d", 0x1000 + 2000, "UpsertStart") == []
+    assert "abandoned" in _put(ledger, "e", 0x1000 + 1050)[0]
+    ledger.observe(Call("Remove", ("a", True, TENANT)), Ok(None))
+    ledger.observe(Call("Remove", ("c", True, TENANT)), Ok(None))
+    assert _put(ledger, "f", 0x1000) == []
+
+
+def test_what_counts_as_success():
+    assert is_success(Ok(False)) and is_success(3) and is_success([]) and is_success([Err(-1), Ok(None)])
+    assert not is_success(Err(-1)) and not is_success([Err(-1)])
+    assert error_codes([Err(-1), Ok(None), Err(-2)]) == [-1, -2]
+
+
+def test_only_listed_differences_are_tolerated():
+    call = Call("PutStart", ((1, 1), "k", 10, config(), TENANT))
+    assert deliberate(call, Ok([]), Err(-200)) is None
+    long_key = Call("PutStart", ((1, 1), "k" * 5000, 10, config(), TENANT))
+    assert deliberate(long_key, Ok([]), Err(-600)) is DELIBERATE[0]
+
+
+def test_a_wrong_answer_ends_a_walk(monkeypatch):
+    send = Side.send
+
+    def lying(side, call):
+        answer = send(side, call)
+        return Err(-704) if side.master.label == "ours" and call.name == "QueryTask" else answer
+
+    monkeypatch.setattr(Side, "send", lying)
+    tally = Tally()
+    walked = walking.walk(4242, tally)
+    assert walked.difference is not None
+    assert walked.difference.call is walked.calls[-1]
+    assert sum(tally.differences.values()) == 1
+
+
+def test_shrinking_keeps_what_matters(monkeypatch):
+    calls = [Call("ExistKey", (f"k{number}", TENANT)) for number in range(40)]
+    calls[7] = Call("PutStart", ((1, 1), "k", 1, config(), TENANT))
+    calls.append(Call("GetReplicaList", ("k", TENANT)))
+
+    def replay(candidate, **_flags):
+        if calls[7] in candidate and calls[-1] in candidate:
+            return len(candidate) - 1, Difference(candidate[-1], (), Ok(1), Ok(2))
+        return None
+
+    monkeypatch.setattr(shrinking, "replay", replay)
+    shrunk, difference = shrinking.shrink(calls, Difference(calls[-1], (), Ok(1), Ok(2)))
+    assert shrunk == [calls[7], calls[-1]]
+    assert difference.call is calls[-1]
