@@ -62,9 +62,11 @@ def test_ids_and_addresses_are_renamed_but_not_lost():
     left, right = Normaliser(), Normaliser()
     first = left("PutStart", Ok([_replica(1, 0x1000), _replica(2, 0x2000)]))
     assert first == right("PutStart", Ok([_replica(70, 0x9000), _replica(80, 0x8000)]))
+    assert first != right("PutStart", Ok([_replica(70, 0x9000), _replica(70, 0x8000)]))
     again = left("GetReplicaList", Ok(([_replica(1, 0x1000)], 5, None)))
     assert again == right("GetReplicaList", Ok(([_replica(70, 0x9000)], 5, None)))
-    assert again != right("GetReplicaList", Ok(([_replica(80, 0x9000)], 5, None)))
+    assert left("CreateCopyTask", Ok((1, 1))) == right("CreateCopyTask", Ok((5, 5)))
+    assert left("CreateCopyTask", Ok((2, 2))) != right("CreateCopyTask", Ok((5, 5)))
     assert again != right("GetReplicaList", Ok(([_replica(70, 0x9000, "other:1")], 5, None)))
     assert again != right("GetReplicaList", Ok(([_replica(70, 0x9000, status=2)], 5, None)))
 
