@@ -254,7 +254,7 @@ impl Object {
     #[must_use]
     pub fn lease(&self) -> LogTime {
         let own = LogTime(self.live_lease.load(Ordering::Acquire)).max(self.replicated_lease);
-        self.group().map_or(own, |group| own.max(group.lease()))
+        self.group().map_or(own, |group| own.max(group.lease(self.id)))
     }
 
     /// Promises readers the object for `ttl_ms` more. True if the promise should be replicated and is not on the list
@@ -284,6 +284,12 @@ impl Object {
         } else {
             Some(std::mem::replace(self.live_lease.get_mut(), DOOMED))
         }
+    }
+
+    /// Whether readers were promised more than records say.
+    #[must_use]
+    pub fn owes_renewal(&self) -> bool {
+        self.lease() > self.replicated_lease
     }
 
     /// Takes the mark off again.

@@ -11,7 +11,7 @@ use crate::wire::struct_pack::{Encode, List, Literal, Wire, Writer};
 use crate::wire::types;
 
 /// What descriptors say of the transport: clients use their own, whatever this says, and the reference says this.
-const PROTOCOL: &[u8] = b"tcp";
+pub const PROTOCOL: &[u8] = b"tcp";
 
 /// A replica as clients see it.
 #[must_use]
@@ -80,42 +80,6 @@ impl Encode for Readable<'_> {
     }
 }
 
-/// The readable replicas of an object, kept beyond its lock.
-#[derive(Debug)]
-pub struct Listed {
-    size: u64,
-    replicas: Replicas,
-    lease_ttl_ms: u64,
-    checksum: Option<u64>,
-}
-
-impl Listed {
-    /// Of this object, promised for so long.
-    #[must_use]
-    pub fn new(object: &Object, lease_ttl_ms: u64) -> Self {
-        Self {
-            size: object.size,
-            replicas: object.replicas().filter(|replica| replica.is_readable()).cloned().collect(),
-            lease_ttl_ms,
-            checksum: object.checksum(),
-        }
-    }
-}
-
-looks_like!(Listed, GetReplicaListResponse<'static>);
-
-impl Encode for Listed {
-    fn largest(&self) -> usize {
-        Row { size: self.size, replicas: &self.replicas }.largest()
-    }
-
-    fn encode(&self, writer: &mut Writer<'_>) {
-        Row { size: self.size, replicas: &self.replicas }.encode(writer);
-        self.lease_ttl_ms.encode(writer);
-        self.checksum.encode(writer);
-    }
-}
-
 /// Replicas alone, kept beyond their lock.
 #[derive(Debug)]
 pub struct Located {
@@ -177,9 +141,7 @@ impl Encode for Row<'_> {
 pub fn copy(begun: &Replicated) -> CopyStartResponse<'_> {
     CopyStartResponse {
         source: descriptor(begun.size, &begun.source),
-        targets: List::Owned(
-            begun.targets.iter().map(|target| descriptor(begun.size, target)).collect(),
-        ),
+        targets: List::Owned(begun.targets.iter().map(|target| descriptor(begun.size, target)).collect()),
     }
 }
 

@@ -205,7 +205,6 @@ impl Sequencer<'_> {
             if let Some(handle) = self.engine.handle(&self.core, victim) {
                 let bytes = self.size_of(handle);
                 self.unsettle(handle, id, Fate::Free);
-                Counts::add(&self.engine.counts.evicted_objects, 1);
                 Counts::add(&self.engine.counts.evicted_bytes, bytes);
             }
         }
@@ -251,7 +250,12 @@ impl Sequencer<'_> {
     }
 
     /// Takes memory at these places. If any is not free, or its segment is not there, nothing is taken.
-    pub(super) fn take_places(&mut self, record: SequenceId, places: &[Place], size: u64) -> Option<Replicas> {
+    pub(super) fn take_places(
+        &mut self,
+        record: SequenceId,
+        places: &[Place],
+        size: u64,
+    ) -> Option<Replicas> {
         let engine = self.engine;
         let core = &mut *self.core;
         let mut replicas = Replicas::new();

@@ -62,13 +62,11 @@ impl Sequencer<'_> {
                     targets_gone = true;
                 }
             }
-            let _ = object.take_replicas(|replica| {
-                task.targets.contains(&replica.id()) && !replica.segment.is_alive()
-            });
+            let _ = object
+                .take_replicas(|replica| task.targets.contains(&replica.id()) && !replica.segment.is_alive());
             if task.kind == ReplicationKind::Move && !targets_gone {
-                moved = object
-                    .take_replicas(|replica| replica.id() == task.source)
-                    .map(|out| (object.size, out));
+                moved =
+                    object.take_replicas(|replica| replica.id() == task.source).map(|out| (object.size, out));
             }
         });
         if !source_there {

@@ -41,7 +41,8 @@ impl Core {
             Strategy::Random => {}
             Strategy::FreeRatioFirst => {
                 let start = self.chance.below(self.open.len());
-                let mut sample: Vec<SegmentNumber> = rotated(&self.open, start).take(SAMPLE * count).collect();
+                let mut sample: Vec<SegmentNumber> =
+                    rotated(&self.open, start).take(SAMPLE * count).collect();
                 sample.sort_by_cached_key(|number| self.used_share(*number));
                 self.try_all(sample.into_iter(), wanted.size, count, &mut places);
             }

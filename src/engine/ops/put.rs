@@ -125,7 +125,13 @@ impl Sequencer<'_> {
         self.started(id)
     }
 
-    fn places(&mut self, client: Uuid, key: &[u8], size: u64, config: &WriteConfig<'_>) -> Result<Places, Answer<Started>> {
+    fn places(
+        &mut self,
+        client: Uuid,
+        key: &[u8],
+        size: u64,
+        config: &WriteConfig<'_>,
+    ) -> Result<Places, Answer<Started>> {
         let last = self.core.last;
         if self.engine.shards[KeyHash::of(key).shard()].objects.read().len() >= SHARD_CAPACITY - 1 {
             return Err(Answer::refuse(ErrorCode::NO_AVAILABLE_HANDLE, last));

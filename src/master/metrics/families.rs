@@ -6,8 +6,9 @@ use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, Me
 
 use super::gauges::{Gauges, resident_bytes};
 use super::reference::{ABSENT_COUNTERS, ABSENT_GAUGES, BATCHES, SINGLES};
-use super::rpc::{RPC_NAMES, RpcCounts};
+use super::rpc::RpcCounts;
 use super::{Counters, Metrics};
+use crate::wire::functions::Function;
 
 /// All families, the reference's first and in its order as far as it makes sense.
 pub(super) fn collect(metrics: &Metrics, gauges: &Gauges) -> Vec<MetricFamily> {
@@ -200,10 +201,10 @@ impl Families {
             ("moonkeeper_rpc_failed_items_total", "Items of batches that failed, by RPC", |c| c.failed_items),
         ] {
             let is_about_items = name.contains("items");
-            let samples = RPC_NAMES
+            let samples = Function::ALL
                 .iter()
-                .filter(|rpc| !is_about_items || rpc.starts_with("Batch"))
-                .map(|rpc| counter(read(metrics.rpc.counts_of(rpc)), vec![label("rpc", rpc)]))
+                .filter(|rpc| !is_about_items || rpc.name().starts_with("Batch"))
+                .map(|rpc| counter(read(metrics.rpc.counts(**rpc)), vec![label("rpc", rpc.name())]))
                 .collect();
             self.family(name, help, MetricType::COUNTER, samples);
         }

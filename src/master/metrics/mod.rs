@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub use counters::{Counters, ValueSizes};
 pub use gauges::{Gauges, SegmentGauges};
 pub use report::report;
-pub use rpc::{RPC_COUNT, RPC_NAMES, RpcCounts, RpcIndex, RpcMetrics};
+pub use rpc::{RpcCounts, RpcMetrics};
 pub use summary::Summary;
 
 use prometheus::TextEncoder;

@@ -2,93 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::wire::functions::Function;
+
 /// How many RPCs there are.
-pub const RPC_COUNT: usize = 64;
-
-/// The names of all RPCs, in the order of the protocol's table. A position in it is an [`RpcIndex`].
-pub const RPC_NAMES: [&str; RPC_COUNT] = [
-    "ExistKey",
-    "BatchQueryIp",
-    "BatchReplicaClear",
-    "GetReplicaListByRegex",
-    "GetReplicaList",
-    "BatchGetReplicaList",
-    "PutStart",
-    "PutEnd",
-    "PutRevoke",
-    "BatchPutStart",
-    "BatchPutEnd",
-    "BatchPutRevoke",
-    "UpsertStart",
-    "UpsertEnd",
-    "UpsertRevoke",
-    "BatchUpsertStart",
-    "BatchUpsertEnd",
-    "BatchUpsertRevoke",
-    "Remove",
-    "RemoveByRegex",
-    "RemoveAll",
-    "BatchRemove",
-    "MountSegment",
-    "MountNoFSegment",
-    "ReMountSegment",
-    "ReMountNoFSegment",
-    "UnmountSegment",
-    "GracefulUnmountSegment",
-    "UnmountNoFSegment",
-    "GetAllNoFSegments",
-    "GetNoFSegmentsByName",
-    "Ping",
-    "GetFsdir",
-    "QuerySegmentStatus",
-    "QuerySegmentStatusById",
-    "GetStorageConfig",
-    "BatchExistKey",
-    "ServiceReady",
-    "MountLocalDiskSegment",
-    "UnmountLocalDiskSegment",
-    "OffloadObjectHeartbeat",
-    "ReportSsdCapacity",
-    "NotifyOffloadSuccess",
-    "PromotionObjectHeartbeat",
-    "PromotionAllocStart",
-    "NotifyPromotionSuccess",
-    "NotifyPromotionFailure",
-    "CopyStart",
-    "DynamicReplicaCopyStart",
-    "CopyEnd",
-    "DynamicReplicaCopyEnd",
-    "CopyRevoke",
-    "DynamicReplicaCopyRevoke",
-    "MoveStart",
-    "MoveEnd",
-    "MoveRevoke",
-    "EvictDiskReplica",
-    "BatchEvictDiskReplica",
-    "PollRemoveAll",
-    "CreateCopyTask",
-    "CreateMoveTask",
-    "QueryTask",
-    "FetchTasks",
-    "MarkTaskToComplete",
-];
-
-/// Names one RPC by its position in [`RPC_NAMES`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RpcIndex(u8);
-
-impl RpcIndex {
-    /// The RPC with this name. Look it up once, when the server is built, not per call.
-    pub fn of(name: &str) -> Option<RpcIndex> {
-        let position = RPC_NAMES.iter().position(|known| *known == name)?;
-        u8::try_from(position).ok().map(RpcIndex)
-    }
-
-    /// The RPC's name.
-    pub fn name(self) -> &'static str {
-        RPC_NAMES[usize::from(self.0)]
-    }
-}
+const RPC_COUNT: usize = Function::ALL.len();
 
 /// The counters of one RPC. Aligned to a cache line of its own, so that threads that serve different RPCs do not
 /// slow each other down.
@@ -145,7 +62,7 @@ impl Default for RpcMetrics {
 
 impl RpcMetrics {
     /// Counts one call of an RPC that is not a batch.
-    pub fn call(&self, rpc: RpcIndex, succeeded: bool) {
+    pub fn call(&self, rpc: Function, succeeded: bool) {
         let slot = self.slot(rpc);
         slot.requests.fetch_add(1, Relaxed);
         if !succeeded {
@@ -154,7 +71,7 @@ impl RpcMetrics {
     }
 
     /// Counts one batch call.
-    pub fn batch(&self, rpc: RpcIndex, items: usize, failed: usize) {
+    pub fn batch(&self, rpc: Function, items: usize, failed: usize) {
         let slot = self.slot(rpc);
         slot.requests.fetch_add(1, Relaxed);
         slot.items.fetch_add(items as u64, Relaxed);
@@ -166,7 +83,7 @@ impl RpcMetrics {
     }
 
     /// What was counted for this RPC so far.
-    pub fn counts(&self, rpc: RpcIndex) -> RpcCounts {
+    pub fn counts(&self, rpc: Function) -> RpcCounts {
         let slot = self.slot(rpc);
         RpcCounts {
             requests: slot.requests.load(Relaxed),
@@ -179,12 +96,11 @@ impl RpcMetrics {
 
     /// What was counted for the RPC with this name so far; nothing for a name that is not one.
     pub fn counts_of(&self, name: &str) -> RpcCounts {
-        RpcIndex::of(name).map(|rpc| self.counts(rpc)).unwrap_or_default()
+        Function::ALL.iter().find(|rpc| rpc.name() == name).map(|rpc| self.counts(*rpc)).unwrap_or_default()
     }
 
-    fn slot(&self, rpc: RpcIndex) -> &Slot {
-        // An index is only made by `of`, so it is in range.
-        &self.slots[usize::from(rpc.0)]
+    fn slot(&self, rpc: Function) -> &Slot {
+        &self.slots[rpc as usize]
     }
 }
 
@@ -195,7 +111,7 @@ mod tests {
     #[test]
     fn a_batch_fails_only_when_all_of_it_does() {
         let metrics = RpcMetrics::default();
-        let rpc = RpcIndex::of("BatchPutStart").unwrap();
+        let rpc = Function::BatchPutStart;
         for (items, failed) in [(3, 0), (3, 1), (2, 2), (0, 0)] {
             metrics.batch(rpc, items, failed);
         }
@@ -203,13 +119,5 @@ mod tests {
             RpcCounts { requests: 4, failures: 1, partial_successes: 1, items: 8, failed_items: 3 };
         assert_eq!(metrics.counts(rpc), expected);
         assert_eq!(metrics.counts_of("BatchPutEnd"), RpcCounts::default());
-    }
-
-    #[test]
-    fn every_name_has_its_own_index() {
-        for name in RPC_NAMES {
-            assert_eq!(RpcIndex::of(name).unwrap().name(), name);
-        }
-        assert_eq!(RpcIndex::of("CalcCacheStats"), None);
     }
 }
