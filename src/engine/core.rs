@@ -58,6 +58,8 @@ pub struct Core {
     pub evictable: usize,
     /// Tasks for clients.
     pub tasks: Tasks,
+    /// Bytes of keys and values of the metadata server.
+    pub metadata_bytes: usize,
     /// The sum over all replicated items.
     pub digest: Digest,
     /// Records that could not be applied to an object, which was dropped.

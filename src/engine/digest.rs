@@ -62,16 +62,16 @@ pub fn object(object: &Object, client: Uuid) -> u64 {
         ],
     );
     for replica in object.replicas() {
-        let tag = u64::from(replica.segment.number.0) << 16 | u64::from(replica.ordinal) << 8;
-        sum = hash(Kind::Object, &[sum, tag | replica.status as u64, replica.offset]);
+        let tag = u64::from(replica.segment.number.0) << 8 | replica.status as u64;
+        sum = hash(Kind::Object, &[sum, tag, replica.id().0, replica.offset]);
     }
     if let Some(extra) = &object.extra {
         let group = extra.group.as_ref().map_or(0, |group| xxh3_64(&group.id));
         let checksum = extra.checksum.map_or(0, |sum| hash(Kind::Object, &[sum]));
         sum = hash(Kind::Object, &[sum, group, checksum, extra.soft_pin_until.0]);
         if let Some(task) = &extra.replication {
-            let targets = task.targets.iter().fold(1, |sum, ordinal| sum << 8 | u64::from(*ordinal));
-            let words = [task.kind as u64, u64::from(task.source), targets, task.started.0];
+            let targets = task.targets.iter().fold(1, |sum, id| hash(Kind::Object, &[sum, id.0]));
+            let words = [task.kind as u64, task.source.0, targets, task.started.0];
             sum =
                 hash(Kind::Object, &[sum, task.client.first, task.client.second, hash(Kind::Object, &words)]);
         }

@@ -1,6 +1,6 @@
 //! The order of eviction, and who goes by a rule.
 //!
-//! Objects that could be evicted are kept in order of lease (by the second) and id, so that finding the next victims
+//! Objects that could be evicted are kept in order of lease (in small steps) and id, so that finding the next victims
 //! costs as much as there are victims, however many objects there are. An object that is being written, hard-pinned or
 //! being copied is not in the index at all. Groups go whole or not at all: a group stands in the index once, at the
 //! place of its last member, and only while all its members could go.
@@ -24,11 +24,66 @@ pub struct EvictionIndex {
     soft_ends: BTreeSet<(LogTime, ObjectId)>,
 }
 
-/// Ids by bucket. A bitmap of ids takes a bit or two for each object where a tree would take some thirty bytes.
+/// Ids by bucket.
 #[derive(Debug, Default)]
 struct Ordered {
-    buckets: BTreeMap<LeaseBucket, RoaringTreemap>,
+    buckets: BTreeMap<LeaseBucket, Ids>,
     len: usize,
+}
+
+/// Ids in order. A bitmap of many takes a bit or two for each object where a tree would take some thirty bytes, but it
+/// takes hundreds of bytes to begin with.
+#[derive(Debug)]
+enum Ids {
+    Few(Vec<u64>),
+    Many(RoaringTreemap),
+}
+
+/// From here on a bitmap is smaller.
+const MANY: usize = 48;
+
+impl Default for Ids {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
+}
+
+impl Ids {
+    fn insert(&mut self, id: u64) -> bool {
+        match self {
+            Self::Few(ids) => {
+                let Err(place) = ids.binary_search(&id) else { return false };
+                ids.insert(place, id);
+                if ids.len() > MANY {
+                    *self = Self::Many(ids.iter().copied().collect());
+                }
+                true
+            }
+            Self::Many(ids) => ids.insert(id),
+        }
+    }
+
+    fn remove(&mut self, id: u64) -> bool {
+        match self {
+            Self::Few(ids) => ids.binary_search(&id).map(|place| ids.remove(place)).is_ok(),
+            Self::Many(ids) => ids.remove(id),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Few(ids) => ids.is_empty(),
+            Self::Many(ids) => ids.is_empty(),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = u64> {
+        let (few, many) = match self {
+            Self::Few(ids) => (Some(ids.iter().copied()), None),
+            Self::Many(ids) => (None, Some(ids.iter())),
+        };
+        few.into_iter().flatten().chain(many.into_iter().flatten())
+    }
 }
 
 impl Ordered {
@@ -100,7 +155,7 @@ impl EvictionIndex {
         self.soft.len
     }
 
-    /// The candidates whose lease may have ended by `now`, in order. Those of the last second have to be looked at.
+    /// The candidates whose lease may have ended by `now`, in order. Those of the last step have to be looked at.
     pub fn candidates(
         &self,
         now: LogTime,

@@ -13,26 +13,41 @@ pub struct Group {
     /// The name that writers gave it.
     pub id: Box<[u8]>,
     lease: AtomicU64,
+    /// The last object that the promise covers: who joins later has to wait for the next one.
+    covers: AtomicU64,
+    newest: AtomicU64,
 }
 
 impl Group {
     /// A group that nobody has read.
     #[must_use]
     pub fn new(id: &[u8]) -> Self {
-        Self { id: id.into(), lease: AtomicU64::new(0) }
+        Self { id: id.into(), lease: AtomicU64::new(0), covers: AtomicU64::new(0), newest: AtomicU64::new(0) }
     }
 
-    /// Until when readers were promised every member.
+    /// Until when readers were promised this member.
     #[must_use]
-    pub fn lease(&self) -> LogTime {
+    pub fn lease(&self, member: ObjectId) -> LogTime {
+        if member.0 > self.covers.load(Ordering::Acquire) {
+            return LogTime(0);
+        }
         LogTime(self.lease.load(Ordering::Acquire))
     }
 
-    /// Promises every member for `ttl_ms`, but only when less than half of that is left of the last promise.
+    /// Promises every member for `ttl_ms`, but only when less than half of that is left of the last promise, or when
+    /// somebody has joined since.
     pub fn promise(&self, now: LogTime, ttl_ms: u64) {
-        if self.lease.load(Ordering::Acquire) < now.plus(ttl_ms / 2).0 {
+        let newest = self.newest.load(Ordering::Acquire);
+        let due = self.lease.load(Ordering::Acquire) < now.plus(ttl_ms / 2).0;
+        if due || newest > self.covers.load(Ordering::Acquire) {
             self.lease.fetch_max(now.plus(ttl_ms).0, Ordering::AcqRel);
+            self.covers.fetch_max(newest, Ordering::AcqRel);
         }
+    }
+
+    /// Another member.
+    pub fn joined(&self, member: ObjectId) {
+        self.newest.fetch_max(member.0, Ordering::AcqRel);
     }
 }
 

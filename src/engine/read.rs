@@ -42,17 +42,26 @@ impl Engine {
 
     /// Hands a readable object to `read` and promises readers the object.
     pub fn get<R>(&self, key: &[u8], now: LogTime, mut read: impl FnMut(&Object) -> R) -> Answer<R> {
+        self.readable(key, |shard, object| {
+            self.promise(shard, object, now);
+            read(object)
+        })
+    }
+
+    fn readable<R>(&self, key: &[u8], mut read: impl FnMut(&Shard, &Object) -> R) -> Answer<R> {
         self.look(key, |shard, objects, found| match found {
             None => Answer::refuse(ErrorCode::OBJECT_NOT_FOUND, objects.last_removal),
-            Some(object) if object.is_readable() => {
-                self.promise(shard, object, now);
-                Answer::ok(read(object), object.last_record)
-            }
+            Some(object) if object.is_readable() => Answer::ok(read(shard, object), object.last_record),
             Some(object) if object.is_valid() => {
                 Answer::refuse(ErrorCode::REPLICA_IS_NOT_READY, object.rests_on())
             }
             Some(object) => Answer::refuse(ErrorCode::OBJECT_NOT_FOUND, object.rests_on()),
         })
+    }
+
+    /// Hands a readable object to `read` and promises nothing.
+    pub fn peek<R>(&self, key: &[u8], mut read: impl FnMut(&Object) -> R) -> Answer<R> {
+        self.readable(key, |_, object| read(object))
     }
 
     /// Whether there is an object of that key, without a promise.
@@ -125,10 +134,10 @@ impl Engine {
         self.clients.read().get(&id).is_some_and(|client| client.joined)
     }
 
-    /// Every client that is joined or owns segments.
+    /// How many clients have told their segments.
     #[must_use]
-    pub fn client_ids(&self) -> Vec<Uuid> {
-        self.clients.read().keys().copied().collect()
+    pub fn joined_clients(&self) -> usize {
+        self.clients.read().values().filter(|client| client.joined).count()
     }
 
     /// An entry of the metadata server, and the record that made it.

@@ -3,6 +3,7 @@
 //! A record says what happened, never what to compute from local settings or clocks: deadlines and addresses are in it,
 //! and "now" is its timestamp. Records borrow what they name, so that making one costs no copy.
 
+use super::object::ReplicaId;
 use super::segment::SegmentSpec;
 use super::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Uuid};
 
@@ -97,21 +98,25 @@ pub struct EvictRule {
     pub soft_pinned: bool,
 }
 
-/// A second by whose end a lease has ended: the grain of the order of eviction.
+/// A moment by which a lease has ended, rounded up to the grain of the order of eviction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LeaseBucket(pub u64);
 
 impl LeaseBucket {
+    /// Finer than anybody cares for, coarse enough that at a thousand writes a second a bucket's cost is shared by
+    /// many objects.
+    const GRAIN_MS: u64 = 64;
+
     /// The bucket of a lease; never-leased objects come first.
     #[must_use]
     pub fn of(lease: LogTime) -> Self {
-        Self(lease.0.div_ceil(1000))
+        Self(lease.0.div_ceil(Self::GRAIN_MS))
     }
 
     /// The last bucket all of whose leases have ended by `now`.
     #[must_use]
     pub fn ended_by(now: LogTime) -> Self {
-        Self(now.0 / 1000)
+        Self(now.0 / Self::GRAIN_MS)
     }
 }
 
@@ -190,7 +195,7 @@ pub enum Record<'a> {
         /// Who makes it.
         client: Uuid,
         /// The replica that is read.
-        source: u8,
+        source: ReplicaId,
         /// Where it is written to; none for a move to where a replica is already.
         places: &'a [Place],
         /// Named by whoever began it, zero for a plain one.

@@ -134,5 +134,7 @@ impl Segment {
             && self.base == spec.base
             && self.size == spec.size
             && *self.te_endpoint == *spec.te_endpoint
+            && *self.protocol == *spec.protocol
+            && *self.host_id == *spec.host_id
     }
 }

@@ -8,6 +8,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::client::Clients;
 use super::core::Core;
+use super::digest::Digest;
 use super::record::Record;
 use super::rules::Rules;
 use super::segment::Segment;
@@ -40,8 +41,6 @@ pub struct Counts {
     pub allocated: AtomicU64,
     /// Bytes of all mounted segments.
     pub capacity: AtomicU64,
-    /// Objects evicted.
-    pub evicted_objects: AtomicU64,
     /// Bytes evicted.
     pub evicted_bytes: AtomicU64,
     /// Writes whose reservation was discarded.
@@ -60,6 +59,21 @@ impl Counts {
     pub(super) fn subtract(counter: &AtomicU64, by: u64) {
         counter.fetch_sub(by, Ordering::Relaxed);
     }
+}
+
+/// Numbers for metrics, all of the same moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// The last record applied.
+    pub sequence_id: SequenceId,
+    /// The digest at that record.
+    pub digest: Digest,
+    /// Bytes that belong to no object but may still be in use.
+    pub discarded_bytes: u64,
+    /// Tasks that wait.
+    pub tasks_pending: usize,
+    /// Tasks that clients work on.
+    pub tasks_processing: usize,
 }
 
 /// The right to change the state: whoever holds it is alone.
@@ -147,8 +161,21 @@ impl Sequencer<'_> {
 
     /// The sum over all replicated items.
     #[must_use]
-    pub fn digest(&self) -> super::digest::Digest {
+    pub fn digest(&self) -> Digest {
         self.core.digest
+    }
+
+    /// Numbers for metrics, all of the same moment.
+    #[must_use]
+    pub fn reading(&self) -> Reading {
+        let discarded = self.core.discarded.values().map(|bytes| bytes.size * bytes.replicas.len() as u64);
+        Reading {
+            sequence_id: self.core.last,
+            digest: self.core.digest,
+            discarded_bytes: discarded.sum(),
+            tasks_pending: self.core.tasks.pending_len(),
+            tasks_processing: self.core.tasks.processing_len(),
+        }
     }
 
     /// Records that could not be applied to an object.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
+use super::object::ReplicaId;
 use super::record::{DynamicLease, ReplicationKind};
 use super::types::{LogTime, SequenceId, Uuid};
 
@@ -13,9 +14,9 @@ pub struct Replication {
     /// Who makes it.
     pub client: Uuid,
     /// The replica that is read; it cannot be evicted or written meanwhile.
-    pub source: u8,
+    pub source: ReplicaId,
     /// The replicas that are written.
-    pub targets: Vec<u8>,
+    pub targets: Vec<ReplicaId>,
     /// When it began.
     pub started: LogTime,
     /// Named by whoever began it, zero for a plain one.

@@ -1,9 +1,8 @@
 //! How objects and reservations look to clients. These write what the engine knows straight into a reply, without
 //! building the protocol's own types first.
 
-use crate::engine::object::{Object, Replica, ReplicaStatus, Replicas, replica_id};
+use crate::engine::object::{Object, Replica, ReplicaStatus, Replicas};
 use crate::engine::ops::{Replicated, Started};
-use crate::engine::types::ObjectId;
 use crate::wire::messages::{
     BufferDescriptor, CopyStartResponse, GetReplicaListResponse, MemoryDescriptor, MoveStartResponse,
     ReplicaDescriptor, ReplicaLocation,
@@ -12,13 +11,13 @@ use crate::wire::struct_pack::{Encode, List, Literal, Wire, Writer};
 use crate::wire::types;
 
 /// What descriptors say of the transport: clients use their own, whatever this says, and the reference says this.
-const PROTOCOL: &[u8] = b"tcp";
+pub const PROTOCOL: &[u8] = b"tcp";
 
 /// A replica as clients see it.
 #[must_use]
-pub fn descriptor(object: ObjectId, size: u64, replica: &Replica) -> ReplicaDescriptor<'_> {
+pub fn descriptor(size: u64, replica: &Replica) -> ReplicaDescriptor<'_> {
     ReplicaDescriptor {
-        id: replica_id(object, replica.ordinal),
+        id: replica.id().0,
         location: ReplicaLocation::Memory(MemoryDescriptor {
             buffer: BufferDescriptor {
                 size,
@@ -74,55 +73,16 @@ impl Encode for Readable<'_> {
     fn encode(&self, writer: &mut Writer<'_>) {
         writer.length(self.replicas().count());
         for replica in self.replicas() {
-            descriptor(self.object.id, self.object.size, replica).encode(writer);
+            descriptor(self.object.size, replica).encode(writer);
         }
         self.lease_ttl_ms.encode(writer);
         self.object.checksum().encode(writer);
     }
 }
 
-/// The readable replicas of an object, kept beyond its lock.
-#[derive(Debug)]
-pub struct Listed {
-    id: ObjectId,
-    size: u64,
-    replicas: Replicas,
-    lease_ttl_ms: u64,
-    checksum: Option<u64>,
-}
-
-impl Listed {
-    /// Of this object, promised for so long.
-    #[must_use]
-    pub fn new(object: &Object, lease_ttl_ms: u64) -> Self {
-        Self {
-            id: object.id,
-            size: object.size,
-            replicas: object.replicas().filter(|replica| replica.is_readable()).cloned().collect(),
-            lease_ttl_ms,
-            checksum: object.checksum(),
-        }
-    }
-}
-
-looks_like!(Listed, GetReplicaListResponse<'static>);
-
-impl Encode for Listed {
-    fn largest(&self) -> usize {
-        Row { id: self.id, size: self.size, replicas: &self.replicas }.largest()
-    }
-
-    fn encode(&self, writer: &mut Writer<'_>) {
-        Row { id: self.id, size: self.size, replicas: &self.replicas }.encode(writer);
-        self.lease_ttl_ms.encode(writer);
-        self.checksum.encode(writer);
-    }
-}
-
 /// Replicas alone, kept beyond their lock.
 #[derive(Debug)]
 pub struct Located {
-    id: ObjectId,
     size: u64,
     replicas: Replicas,
 }
@@ -132,13 +92,13 @@ impl Located {
     #[must_use]
     pub fn new(object: &Object) -> Self {
         let replicas = object.replicas().filter(|replica| replica.is_readable()).cloned().collect();
-        Self { id: object.id, size: object.size, replicas }
+        Self { size: object.size, replicas }
     }
 }
 
 impl From<Started> for Located {
     fn from(started: Started) -> Self {
-        Self { id: started.id, size: started.size, replicas: started.replicas }
+        Self { size: started.size, replicas: started.replicas }
     }
 }
 
@@ -146,17 +106,16 @@ looks_like!(Located, Vec<ReplicaDescriptor<'static>>);
 
 impl Encode for Located {
     fn largest(&self) -> usize {
-        Row { id: self.id, size: self.size, replicas: &self.replicas }.largest()
+        Row { size: self.size, replicas: &self.replicas }.largest()
     }
 
     fn encode(&self, writer: &mut Writer<'_>) {
-        Row { id: self.id, size: self.size, replicas: &self.replicas }.encode(writer);
+        Row { size: self.size, replicas: &self.replicas }.encode(writer);
     }
 }
 
 /// A list of replicas of one object.
 struct Row<'r> {
-    id: ObjectId,
     size: u64,
     replicas: &'r [Replica],
 }
@@ -172,7 +131,7 @@ impl Encode for Row<'_> {
     fn encode(&self, writer: &mut Writer<'_>) {
         writer.length(self.replicas.len());
         for replica in self.replicas {
-            descriptor(self.id, self.size, replica).encode(writer);
+            descriptor(self.size, replica).encode(writer);
         }
     }
 }
@@ -181,10 +140,8 @@ impl Encode for Row<'_> {
 #[must_use]
 pub fn copy(begun: &Replicated) -> CopyStartResponse<'_> {
     CopyStartResponse {
-        source: descriptor(begun.id, begun.size, &begun.source),
-        targets: List::Owned(
-            begun.targets.iter().map(|target| descriptor(begun.id, begun.size, target)).collect(),
-        ),
+        source: descriptor(begun.size, &begun.source),
+        targets: List::Owned(begun.targets.iter().map(|target| descriptor(begun.size, target)).collect()),
     }
 }
 
@@ -192,7 +149,7 @@ pub fn copy(begun: &Replicated) -> CopyStartResponse<'_> {
 #[must_use]
 pub fn movement(begun: &Replicated) -> MoveStartResponse<'_> {
     MoveStartResponse {
-        source: descriptor(begun.id, begun.size, &begun.source),
-        target: begun.targets.first().map(|target| descriptor(begun.id, begun.size, target)),
+        source: descriptor(begun.size, &begun.source),
+        target: begun.targets.first().map(|target| descriptor(begun.size, target)),
     }
 }

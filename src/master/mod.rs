@@ -1,10 +1,14 @@
 //! The process that serves Mooncake clients: request handlers, upkeep, HTTP, settings.
 
+pub mod admin;
 pub mod clock;
 pub mod describe;
 pub mod flags;
 pub mod handlers;
+pub mod http;
 pub mod liveness;
+pub mod metadata_server;
+pub mod metrics;
 pub mod run;
 pub mod service;
 pub mod settings;

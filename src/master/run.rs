@@ -4,13 +4,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::engine::Engine;
 use crate::engine::rules::{Rules, Strategy};
+use crate::master::admin::{Admin, MetadataLimits};
 use crate::master::clock::Clock;
 use crate::master::flags::interface_address;
 use crate::master::handlers::{Handlers, Told};
+use crate::master::http::{self, AdminView};
 use crate::master::liveness::Liveness;
+use crate::master::metadata_server;
+use crate::master::metrics::{Metrics, report};
 use crate::master::service::MasterService;
 use crate::master::settings::{AllocationStrategy, Settings};
 use crate::master::upkeep::Upkeep;
@@ -22,6 +27,9 @@ pub enum StartError {
     /// A port could not be opened.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// An HTTP port could not be opened.
+    #[error(transparent)]
+    Http(#[from] std::io::Error),
     /// A host name or interface means nothing here.
     #[error("cannot listen on {host}: {source}")]
     Address {
@@ -54,12 +62,44 @@ pub async fn run(settings: &Settings, stop: watch::Receiver<bool>) -> Result<(),
         ..server::Settings::default()
     };
     let server = Server::bind(address, server_settings)?;
+    let http = http::server::bind(&settings.http.host, settings.http.port).await?;
     tracing::info!(address = %server.local_address(), "serving mooncake clients");
+    tracing::info!(address = %http.local_addr()?, "serving metrics and queries over HTTP");
+
+    let metrics = Metrics::new();
+    let limits = settings.metadata_server.as_ref().map_or(MetadataLimits::default(), |metadata| {
+        MetadataLimits { entries: metadata.max_entries, bytes: metadata.max_bytes }
+    });
+    let admin = Arc::new(Admin {
+        engine: Arc::clone(&engine),
+        clock,
+        metrics: Arc::clone(&metrics),
+        connections: server.connections(),
+        metadata_limits: limits,
+    });
+    let mut tasks = JoinSet::new();
+    tasks.spawn(http::server::serve(
+        http,
+        http::router(admin.clone(), Arc::clone(&metrics)),
+        settings.http.limits,
+        stop.clone(),
+    ));
+    if let Some(metadata) = &settings.metadata_server {
+        let listener = http::server::bind(&metadata.host, metadata.port).await?;
+        tracing::info!(address = %listener.local_addr()?, "serving metadata of transfer engines over HTTP");
+        let router = metadata_server::router(admin.clone());
+        tasks.spawn(http::server::serve(listener, router, metadata.limits, stop.clone()));
+    }
+    if let Some(every) = settings.metric_reporting {
+        let reader = admin.clone();
+        tasks.spawn(report(Arc::clone(&metrics), move || reader.gauges(), every, stop.clone()));
+    }
 
     let handlers = Handlers {
         engine: Arc::clone(&engine),
         clock,
         liveness: Arc::clone(&liveness),
+        metrics: Arc::clone(&metrics),
         told: Told {
             fsdir: Vec::new(),
             enable_disk_eviction: settings.storage_config.enable_disk_eviction,
@@ -67,12 +107,11 @@ pub async fn run(settings: &Settings, stop: watch::Receiver<bool>) -> Result<(),
             max_retry_attempts: settings.tasks.max_retry_attempts,
         },
     };
-    let upkeep =
-        Upkeep { engine, clock, liveness, client_ttl: settings.objects.client_ttl.as_millis() as u64 };
-    let upkeep = tokio::spawn(upkeep.run(stop.clone()));
+    let client_ttl = settings.objects.client_ttl.as_millis() as u64;
+    tasks.spawn(Upkeep { engine, clock, liveness, metrics, client_ttl }.run(stop.clone()));
     server.serve(Arc::new(MasterService::new(handlers)), stop).await;
-    // It ends by the same word; a panic in it is logged where it happens.
-    let _ = upkeep.await;
+    // They end by the same word.
+    tasks.join_all().await;
     tracing::info!("stopped");
     Ok(())
 }

@@ -10,6 +10,7 @@ use tokio::time::MissedTickBehavior;
 use crate::engine::Engine;
 use crate::master::clock::Clock;
 use crate::master::liveness::Liveness;
+use crate::master::metrics::{Counters, Metrics};
 
 /// How often memory is looked at: a client that found none waits no longer than this for the next eviction.
 const EVICTION_INTERVAL: Duration = Duration::from_millis(10);
@@ -29,6 +30,8 @@ pub struct Upkeep {
     pub clock: Clock,
     /// When clients were last heard from.
     pub liveness: Arc<Liveness>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
     /// How long a client may be silent, in milliseconds.
     pub client_ttl: u64,
 }
@@ -67,14 +70,23 @@ impl Upkeep {
 
     fn evict(&self) {
         let evicted = self.engine.evict(self.clock.now());
+        let counters = &self.metrics.counters;
+        Counters::add(&counters.attempted_evictions, 1);
         if evicted > 0 {
+            Counters::add(&counters.successful_evictions, 1);
+            Counters::add(&counters.evicted_keys, evicted);
+            let bytes = self.engine.counts.evicted_bytes.load(Ordering::Relaxed);
+            counters.evicted_bytes.store(bytes, Ordering::Relaxed);
             tracing::debug!(evicted, "evicted objects");
         }
     }
 
     fn look_after(&self, sweep: bool) {
         let done = self.engine.upkeep(self.clock.now());
+        let discards = self.engine.counts.discarded.load(Ordering::Relaxed);
+        self.metrics.counters.put_start_discards.store(discards, Ordering::Relaxed);
         if done.released > 0 {
+            Counters::add(&self.metrics.counters.put_start_releases, done.released as u64);
             tracing::info!(released = done.released, "released reservations whose time had passed");
         }
         if done.unmounted > 0 {
@@ -95,6 +107,7 @@ impl Upkeep {
         for client in self.liveness.take_silent(now, self.client_ttl) {
             if self.engine.client(client).is_some() {
                 self.engine.sequencer(now).expire_client(client);
+                Counters::add(&self.metrics.counters.expired_clients, 1);
                 tracing::warn!(%client, "client expired, its segments are gone");
             }
         }

@@ -44,12 +44,15 @@ class Ledger:
     def observe(self, call, answer):
         """Take note of one call; returns complaints about its answer."""
         name, arguments = call.name, call.arguments
-        if name == "MountSegment":
+        if name == "MountSegment" and isinstance(answer, Ok):
             self._mounted([arguments[0]])
-        elif name == "ReMountSegment":
+        elif name == "ReMountSegment" and isinstance(answer, Ok):
             self._mounted(arguments[0])
-        elif name in ("UnmountSegment", "GracefulUnmountSegment"):
-            self._unmounted(arguments[0])
+        elif name == "UnmountSegment" and isinstance(answer, Ok):
+            self._going(arguments[0])
+            self._identities.pop(arguments[0], None)
+        elif name == "GracefulUnmountSegment" and isinstance(answer, Ok):
+            self._going(arguments[0])
         elif name in _STARTS:
             return self._started(name, arguments[1], answer)
         elif name in _BATCH_STARTS:
@@ -80,9 +83,10 @@ class Ledger:
         for identity, _name, base, size, endpoint, _protocol, _host in segments:
             if base and size:
                 self._segments.setdefault(endpoint, set()).add((base, size))
-                self._identities[identity] = endpoint
+                # Mounting an id again changes nothing.
+                self._identities.setdefault(identity, endpoint)
 
-    def _unmounted(self, identity):
+    def _going(self, identity):
         endpoint = self._identities.get(identity)
         for key, ranges in self._live.items():
             self._live[key] = [item for item in ranges if item[0] != endpoint]

@@ -6,6 +6,7 @@ what is tested.
 """
 
 import os
+import random
 import socket
 import subprocess
 import tempfile
@@ -16,17 +17,29 @@ from pathlib import Path
 from rpc import Connection
 
 _START_DEADLINE_SECONDS = 30.0
+_PORT_ATTEMPTS = 3
+# An iterator: every port is tried once. Shared by threads, so drawn in one step.
+_CANDIDATES = iter(random.Random().sample(range(18_000, 32_000), 14_000))
 
 
 class MasterDied(Exception):
-    """A master exited or did not come up; carries the tail of its log."""
+    """A master exited before it served; carries the tail of its log."""
 
 
 def free_port():
-    """A loopback port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A loopback port that was free a moment ago, and was not given out before.
+
+    Taken from below the range that the kernel uses for outgoing connections,
+    so that no client of any master can take it meanwhile.
+    """
+    for port in _CANDIDATES:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
+    raise RuntimeError("no free port left")
 
 
 def reference_command():
@@ -58,6 +71,15 @@ class Master:
     connections: list = field(default_factory=list)
 
     def start(self):
+        # A port that was free when chosen can be taken before it is opened.
+        for _ in range(_PORT_ATTEMPTS - 1):
+            try:
+                return self._start()
+            except MasterDied:
+                continue
+        return self._start()
+
+    def _start(self):
         self.rpc_port = free_port()
         self.metrics_port = free_port()
         flags = {
@@ -82,9 +104,9 @@ class Master:
 
     def _wait_until_ready(self):
         deadline = time.monotonic() + _START_DEADLINE_SECONDS
-        while time.monotonic() < deadline:
-            if self.process.poll() is not None:
-                raise MasterDied(f"{self.label} exited with {self.process.returncode}\n{self.tail()}")
+        while self.process.poll() is None:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.label} did not open its port\n{self._stopped()}")
             try:
                 connection = Connection(("127.0.0.1", self.rpc_port), timeout=5.0)
             except OSError:
@@ -92,17 +114,18 @@ class Master:
                 continue
             connection.close()
             return
+        raise MasterDied(f"{self.label} exited with {self.process.returncode}\n{self._stopped()}")
+
+    def _stopped(self):
+        """Stop, and return the last lines of the log."""
+        text = self.log.read_text(errors="replace")
         self.stop()
-        raise MasterDied(f"{self.label} did not open its port\n{self.tail()}")
+        return "\n".join(text.splitlines()[-20:])
 
     def connect(self):
         connection = Connection(("127.0.0.1", self.rpc_port))
         self.connections.append(connection)
         return connection
-
-    def tail(self, lines=20):
-        text = self.log.read_text(errors="replace") if self.log.exists() else ""
-        return "\n".join(text.splitlines()[-lines:])
 
     def stop(self):
         for connection in self.connections:

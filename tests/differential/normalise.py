@@ -2,8 +2,9 @@
 
 Only what the two may choose freely is taken out: addresses, replica ids, task
 ids and timestamps. Ids are not thrown away but renamed in the order in which
-they are first seen, so a replica that changes its id between two answers still
-shows. Maps and sets are sorted. Everything else is compared as it came.
+they are first seen: task ids over the whole life of a master, replica ids
+within one answer. Maps and sets are sorted. Everything else is compared as it
+came.
 """
 
 from rpc import RpcError
@@ -32,6 +33,7 @@ class Normaliser:
 
     def __call__(self, name, answer, loose=False):
         """The comparable form of one answer; ``loose`` hides endpoints too."""
+        self.replicas = Labels()
         if isinstance(answer, RpcError):
             return ("rpc error", answer.code, answer.message)
         return self._answer(name, answer, loose)

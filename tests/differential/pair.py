@@ -12,9 +12,17 @@ from calls import Call, resolve
 from deliberate import deliberate
 from ledger import Ledger
 from masters import Master, ours_command, reference_command
+from messages import GRACEFULLY_UNMOUNTING
 from normalise import Normaliser
 from rpc import RpcError
 from struct_pack import Ok
+
+
+# An unmount takes segments away at once, but objects are swept behind it, and
+# only the calls that count objects can tell. They are kept this long behind.
+_SWEEP_SECONDS = 0.1
+_COUNTING = {"RemoveAll", "RemoveByRegex"}
+_UNMOUNT_DEADLINE_SECONDS = 10.0
 
 
 class Difference(AssertionError):
@@ -76,6 +84,7 @@ class Pair:
                 master.stop()
             raise
         self.tally = tally
+        self._swept = True
 
     @property
     def sides(self):
@@ -83,9 +92,11 @@ class Pair:
 
     def call(self, call):
         """Send one call to both; returns the raw answers or raises Difference."""
+        if call.name in _COUNTING and not self._swept:
+            time.sleep(_SWEEP_SECONDS)
+            self._swept = True
         answers = [side.send(call) for side in self.sides]
-        if call.settle:
-            time.sleep(call.settle)
+        self._settle(call)
         left, right = (
             side.normaliser(call.name, answer, call.loose) for side, answer in zip(self.sides, answers)
         )
@@ -101,6 +112,26 @@ class Pair:
         if complaints or (left != right and kept is None):
             raise Difference(call, answers, left, right, complaints)
         return answers
+
+    def _settle(self, call):
+        """Wait for what the masters do after they have answered."""
+        if call.settle:
+            time.sleep(call.settle)
+        if call.name in ("UnmountSegment", "GracefulUnmountSegment"):
+            self._swept = False
+        if call.name == "GracefulUnmountSegment" and call.arguments[2] == 0:
+            for side in self.sides:
+                self._await_unmounted(side, call.arguments[0])
+
+    @staticmethod
+    def _await_unmounted(side, identity):
+        """A grace period of zero ends soon, but not before the answer."""
+        deadline = time.monotonic() + _UNMOUNT_DEADLINE_SECONDS
+        while time.monotonic() < deadline:
+            status = side.connection.call("QuerySegmentStatusById", identity)
+            if status != Ok(GRACEFULLY_UNMOUNTING):
+                return
+            time.sleep(0.005)
 
     def both(self, name, *arguments, **options):
         """Send one call to both and return the reference's answer."""

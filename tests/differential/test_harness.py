@@ -32,7 +32,7 @@ def test_codes_follow_from_the_literals():
         ("87fa01", Err(-704), "cc6828af0040fdffff"),
         ("87fd0301ff01", Ok((7, 2)), "528f2a7401070000000000000002000000"),
         ("8487fa01", [Ok(None), Err(-704)], "ce52fc3902010040fdffff"),
-        ("84fd04048989ff", [(1, 2), (3, 4)], "06a2eea1020100000000000000020000000000000003000000000000000400000000000000"),
+        ("84fd04048989ff", [(1, 2)], "06a2eea10101000000000000000200000000000000"),
         ("800c", "x" * 300, "77facf9d082c01" + "78" * 300),
         ("03", -5, "34686686fbffffffffffffff"),
     ],
@@ -62,9 +62,11 @@ def test_ids_and_addresses_are_renamed_but_not_lost():
     left, right = Normaliser(), Normaliser()
     first = left("PutStart", Ok([_replica(1, 0x1000), _replica(2, 0x2000)]))
     assert first == right("PutStart", Ok([_replica(70, 0x9000), _replica(80, 0x8000)]))
+    assert first != right("PutStart", Ok([_replica(70, 0x9000), _replica(70, 0x8000)]))
     again = left("GetReplicaList", Ok(([_replica(1, 0x1000)], 5, None)))
     assert again == right("GetReplicaList", Ok(([_replica(70, 0x9000)], 5, None)))
-    assert again != right("GetReplicaList", Ok(([_replica(80, 0x9000)], 5, None)))
+    assert left("CreateCopyTask", Ok((1, 1))) == right("CreateCopyTask", Ok((5, 5)))
+    assert left("CreateCopyTask", Ok((2, 2))) != right("CreateCopyTask", Ok((5, 5)))
     assert again != right("GetReplicaList", Ok(([_replica(70, 0x9000, "other:1")], 5, None)))
     assert again != right("GetReplicaList", Ok(([_replica(70, 0x9000, status=2)], 5, None)))
 

@@ -7,12 +7,15 @@ whether it refuses it, must be the same here.
 from messages import TENANT
 from scenario import A
 
-KEYS = ["a", "abc", "aabb", "Key-1", "x\ny", "x\ry", "é", "foo.bar", "a+b", "tab\t", "zz", "model/7b/layer.12#3", "{}", "]"]
+KEYS = ["a", "abc", "aabb", "Key-1", "x\ny", "x\ry", "é", "foo.bar", "a+b", "tab\t", "zz", "{}", "]"]
+KEYS += ["model/7b/layer.12#3"]
 
 PATTERNS = """
 ^a  b$  ^abc$  .  ^.$  ^..$  .*  .+  a.*b  ^$  x.y  x[^a]y  [a-c]+  [^a-z]  [A-Z]  [.]  \\.  foo\\.bar
-\\d  \\D  \\w+  \\W  \\s  x\\sy  \\S  \\bfoo  \\Bb  \\t  \\n  \\r  \\f\\v  \\0  \\cA  \\u0061  \\x61  \\z  \\e  \\a  \\-  \\/  \\_
-[[:alpha:]]+  [[:digit:]]  [[:space:]]  [[:upper:]]  [[:punct:]]  [[:alnum:]_]+  [[.a.]]  [[=a=]]  [\\d]  [\\w-]  [a\\-z]  [\\b]  [-a]  [a-]
+\\d  \\D  \\w+  \\W  \\s  x\\sy  \\S  \\bfoo  \\Bb  \\t  \\n  \\r  \\f\\v  \\0  \\cA  \\u0061
+\\x61  \\z  \\e  \\a  \\-  \\/  \\_
+[[:alpha:]]+  [[:digit:]]  [[:space:]]  [[:upper:]]  [[:punct:]]  [[:alnum:]_]+  [[.a.]]  [[=a=]]  
+[\\d]  [\\w-]  [a\\-z]  [\\b]  [-a]  [a-]
 (a)  (a|b)*c  (?:b)b  (a)\\1  (a)(b)\\2  ((a)b)  a|  |  ()  \\d+|^zz$  ^(a+)+$  (foo|bar)\\.(foo|bar)
 a{2}  a{1,}  a{1,2}  a{0}b  a+?  a*?b  a??  a{2}?  a**  x{1}{2}  a{1,2}{3}  (a{2}){1}
 (?=x)  x(?!z)  x(?=\\n)  ^(?!a)  ^(?!.*b)  ^model/(\\d+)b/layer\\.(\\d+)#\\d$  [^/]+/[^/]+

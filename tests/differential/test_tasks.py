@@ -89,7 +89,8 @@ def test_tasks_outlive_what_they_are_about(scenario):
 
 
 def test_payload_escapes(scenario):
-    keys = ['quote"', "back\\slash", "line\nfeed", "tab\t", "\x01\x1f\x7f", "schlüssel", "鍵", "🔑", "a/b", "<&>'", "\b\f\r"]
+    keys = ['quote"', "back\\slash", "line\nfeed", "tab\t", "\x01\x1f\x7f", "\b\f\r"]
+    keys += ["schlüssel", "鍵", "🔑", "a/b", "<&>'"]
     with scenario() as s:
         s.mount(1, 2)
         for key in keys:

@@ -274,6 +274,25 @@ def test_groups_do_not_change(scenario):
         s.remove("late")
 
 
+def test_a_replica_keeps_its_id(scenario):
+    with scenario() as s:
+        s.mount(1, 2, 3)
+        seen = [set(), set()]
+        for key in ("first", "second"):
+            s.start(A, key, replicas=2)
+            started = [[replica[0] for replica in answer.value] for answer in s.last]
+            s.end(A, key)
+            s("CopyStart", A, key, TENANT, "seg1", ["seg3"])
+            copied = [[replica[0] for replica in answer.value[1]] for answer in s.last]
+            s("CopyEnd", A, key, TENANT)
+            s.get(key)
+            for number, answer in enumerate(s.last):
+                identities = [replica[0] for replica in answer.value[0]]
+                assert identities == started[number] + copied[number]
+                assert not seen[number] & set(identities)
+                seen[number] |= set(identities)
+
+
 def test_checksums(scenario):
     with scenario() as s:
         s.mount(1)

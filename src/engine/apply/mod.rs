@@ -77,13 +77,16 @@ impl Sequencer<'_> {
             }
             Record::MetadataPut { key, value } => {
                 let old = self.engine.metadata.write().insert(key.into(), (value.into(), id));
+                self.core.metadata_bytes += key.len() + value.len();
                 if let Some((old, _)) = old {
+                    self.core.metadata_bytes -= key.len() + old.len();
                     self.core.digest.subtract(digest::metadata(key, &old));
                 }
                 self.core.digest.add(digest::metadata(key, value));
             }
             Record::MetadataDelete { key } => {
                 if let Some((old, _)) = self.engine.metadata.write().remove(key) {
+                    self.core.metadata_bytes -= key.len() + old.len();
                     self.core.digest.subtract(digest::metadata(key, &old));
                 }
             }

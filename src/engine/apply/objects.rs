@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::settle::Fate;
 use crate::engine::core::{Core, Processing};
 use crate::engine::digest;
-use crate::engine::object::{Object, Replica, ReplicaStatus, Replicas};
+use crate::engine::object::{Object, Replica, ReplicaId, ReplicaStatus, Replicas};
 use crate::engine::record::{EvictRule, LeaseBucket, ObjectRef, Place, SoftPin, Start};
 use crate::engine::shard::{Handle, KeyHash};
 use crate::engine::state::{Counts, Sequencer};
@@ -29,7 +29,7 @@ impl Sequencer<'_> {
     pub(super) fn apply_start(&mut self, id: SequenceId, at: LogTime, start: &Start<'_>) {
         let hash = KeyHash::of(start.key);
         let taken = self.engine.shards[hash.shard()].objects.read().find(hash, start.key).is_some();
-        let replicas = if taken { None } else { self.take_places(start.places, start.size, 0) };
+        let replicas = if taken { None } else { self.take_places(id, start.places, start.size) };
         let Some(mut replicas) = replicas.filter(|replicas| !replicas.is_empty()) else {
             self.core.faults += 1;
             return;
@@ -205,7 +205,6 @@ impl Sequencer<'_> {
             if let Some(handle) = self.engine.handle(&self.core, victim) {
                 let bytes = self.size_of(handle);
                 self.unsettle(handle, id, Fate::Free);
-                Counts::add(&self.engine.counts.evicted_objects, 1);
                 Counts::add(&self.engine.counts.evicted_bytes, bytes);
             }
         }
@@ -230,7 +229,7 @@ impl Sequencer<'_> {
             let Some(handle) = self.engine.handle(&self.core, id) else { continue };
             let objects = self.engine.shards[handle.shard()].objects.read();
             let Some(object) = objects.at(handle.slot()) else { continue };
-            // A whole second has ended for all in it; of the second under way only some have.
+            // A whole step has ended for all in it; of the step under way only some have.
             if bucket > ended && object.replicated_lease > at {
                 continue;
             }
@@ -251,13 +250,17 @@ impl Sequencer<'_> {
     }
 
     /// Takes memory at these places. If any is not free, or its segment is not there, nothing is taken.
-    pub(super) fn take_places(&mut self, places: &[Place], size: u64, first_ordinal: u8) -> Option<Replicas> {
+    pub(super) fn take_places(
+        &mut self,
+        record: SequenceId,
+        places: &[Place],
+        size: u64,
+    ) -> Option<Replicas> {
         let engine = self.engine;
         let core = &mut *self.core;
         let mut replicas = Replicas::new();
         for (nth, place) in places.iter().enumerate() {
-            let ordinal = first_ordinal.wrapping_add(nth as u8);
-            match core.take(&engine.counts, *place, size, ordinal) {
+            match core.take(&engine.counts, *place, size, ReplicaId::new(record, nth)) {
                 Some(replica) => replicas.push(replica),
                 None => {
                     replicas.iter().for_each(|replica| core.free(&engine.counts, replica, size));
@@ -275,19 +278,14 @@ impl Core {
         self.processing.insert(id, Processing { started, soft_pin });
     }
 
-    fn take(&mut self, counts: &Counts, place: Place, size: u64, ordinal: u8) -> Option<Replica> {
+    fn take(&mut self, counts: &Counts, place: Place, size: u64, id: ReplicaId) -> Option<Replica> {
         let mounted = self.segments.get_mut(&place.segment)?;
         let before = mounted.extents.used_bytes();
         mounted.extents.take(place.offset, size).ok()?;
         let after = mounted.extents.used_bytes();
         mounted.segment.set_used(after);
         Counts::add(&counts.allocated, after - before);
-        Some(Replica {
-            segment: Arc::clone(&mounted.segment),
-            offset: place.offset,
-            status: ReplicaStatus::Processing,
-            ordinal,
-        })
+        Some(Replica::reserved(Arc::clone(&mounted.segment), place.offset, id))
     }
 
     /// Adds an object to a list of victims, and with it the rest of its group if it stands for one.

@@ -1,6 +1,6 @@
 //! Records about copies and moves.
 
-use crate::engine::object::{Replica, ReplicaStatus, Replicas};
+use crate::engine::object::{Replica, ReplicaId, ReplicaStatus, Replicas};
 use crate::engine::record::{DynamicLease, ObjectRef, Place, ReplicationKind};
 use crate::engine::shard::Handle;
 use crate::engine::state::Sequencer;
@@ -16,23 +16,23 @@ impl Sequencer<'_> {
         object: ObjectRef,
         kind: ReplicationKind,
         client: Uuid,
-        source: u8,
+        source: ReplicaId,
         places: &[Place],
         dynamic: DynamicLease,
     ) {
         let Some(handle) = self.named(object) else { return };
-        let (size, ordinal) = {
+        let size = {
             let objects = self.engine.shards[handle.shard()].objects.read();
             let Some(object) = objects.at(handle.slot()) else { return };
-            (object.size, object.next_ordinal())
+            object.size
         };
-        let Some(replicas) = self.take_places(places, size, ordinal) else {
+        let Some(replicas) = self.take_places(id, places, size) else {
             self.core.faults += 1;
             return;
         };
         self.core.replications.insert((at, object.id));
         self.alter(handle, Some(id), |object, _| {
-            let targets = replicas.iter().map(|replica| replica.ordinal).collect();
+            let targets = replicas.iter().map(|replica| replica.id()).collect();
             replicas.into_iter().for_each(|replica| object.push_replica(replica));
             object.extra_mut().replication =
                 Some(Replication { kind, client, source, targets, started: at, dynamic });
@@ -48,27 +48,25 @@ impl Sequencer<'_> {
         self.alter(handle, Some(id), |object, core| {
             let Some(task) = object.extra.as_mut().and_then(|extra| extra.replication.take()) else { return };
             core.replications.remove(&(task.started, object.id));
-            let is_source = |replica: &Replica| replica.ordinal == task.source && replica.is_readable();
+            let is_source = |replica: &Replica| replica.id() == task.source && replica.is_readable();
             source_there = object.replicas().any(is_source);
             if !source_there {
                 object.extra_mut().replication = Some(task);
                 return;
             }
             let mut targets_gone = false;
-            for replica in object.replicas_mut().filter(|replica| task.targets.contains(&replica.ordinal)) {
+            for replica in object.replicas_mut().filter(|replica| task.targets.contains(&replica.id())) {
                 if replica.segment.is_alive() {
                     replica.status = ReplicaStatus::Complete;
                 } else {
                     targets_gone = true;
                 }
             }
-            let _ = object.take_replicas(|replica| {
-                task.targets.contains(&replica.ordinal) && !replica.segment.is_alive()
-            });
+            let _ = object
+                .take_replicas(|replica| task.targets.contains(&replica.id()) && !replica.segment.is_alive());
             if task.kind == ReplicationKind::Move && !targets_gone {
-                moved = object
-                    .take_replicas(|replica| replica.ordinal == task.source)
-                    .map(|out| (object.size, out));
+                moved =
+                    object.take_replicas(|replica| replica.id() == task.source).map(|out| (object.size, out));
             }
         });
         if !source_there {
@@ -96,7 +94,7 @@ impl Sequencer<'_> {
             }
         });
         self.drop_replicas(handle, Some(id), |replica| {
-            targets.contains(&replica.ordinal) || !replica.segment.is_alive()
+            targets.contains(&replica.id()) || !replica.segment.is_alive()
         });
     }
 }

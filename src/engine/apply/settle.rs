@@ -189,6 +189,7 @@ impl Sequencer<'_> {
         let imprint = Imprint::of(&object, core);
         let id = object.id;
         if let Some(group) = object.group() {
+            group.joined(id);
             core.enter_group(group);
         }
         core.imprint_on(&imprint);

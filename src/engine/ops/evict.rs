@@ -38,8 +38,9 @@ impl Engine {
     fn evict_up_to(&self, want: u64, soft_pinned: bool, now: LogTime) -> u64 {
         let mut evicted = 0;
         while evicted < want {
-            let gone = self.sequencer(now).evict_some((want - evicted) as usize, soft_pinned);
-            if gone == 0 {
+            let (gone, renewed) = self.sequencer(now).evict_some((want - evicted) as usize, soft_pinned);
+            // Renewed objects have moved back in the order, so every round comes closer to the end.
+            if gone == 0 && renewed == 0 {
                 break;
             }
             evicted += gone as u64;
@@ -57,12 +58,13 @@ impl Sequencer<'_> {
         }
     }
 
-    /// Evicts at least one and about `want` objects, but not many more than one record should, and says how many.
+    /// Evicts about `want` objects, but not many more than one record should. Says how many, and how many promises were
+    /// written down.
     ///
     /// Candidates whose live lease is longer than what is replicated get that written down first, so that the rule
     /// does not name them on any replica. The rest are marked before the record is made: from then on no reader is
     /// promised them.
-    fn evict_some(&mut self, want: usize, soft_pinned: bool) -> usize {
+    fn evict_some(&mut self, want: usize, soft_pinned: bool) -> (usize, usize) {
         let want = want.min(MAX_VICTIMS);
         let mut promised = Vec::new();
         let mut count = 0;
@@ -93,16 +95,18 @@ impl Sequencer<'_> {
         if let Some(up_to) = up_to {
             self.commit(&Record::Evict(EvictRule { up_to, soft_pinned }));
         }
-        count
+        (count, promised.len())
     }
 
-    /// Marks all of these, or none: then the promises that hold them are added to the list.
+    /// Marks all of these, or none: then the first promise that holds one of them, or that is over but was never
+    /// written down and so left the object in the wrong place, is added to the list.
     fn doom_all(&self, handles: &[Handle], promised: &mut Vec<(ObjectId, LogTime)>) -> bool {
         let mut doomed = Vec::with_capacity(handles.len());
         for handle in handles {
             let mut objects = self.engine.shards[handle.shard()].objects.write();
             let Some(object) = objects.at_mut(handle.slot()) else { continue };
-            match object.doom(self.now, false) {
+            let mark = if object.owes_renewal() { None } else { object.doom(self.now, false) };
+            match mark {
                 Some(lease) => doomed.push((handle, lease)),
                 None => {
                     promised.push((object.id, object.lease()));

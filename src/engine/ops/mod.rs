@@ -4,6 +4,7 @@
 
 mod evict;
 mod find;
+mod metadata;
 mod placement;
 mod put;
 mod remove;

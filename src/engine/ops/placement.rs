@@ -40,12 +40,10 @@ impl Core {
         match wanted.strategy {
             Strategy::Random => {}
             Strategy::FreeRatioFirst => {
-                let mut sample: Vec<SegmentNumber> = (0..SAMPLE * count)
-                    .map(|_| self.chance.below(self.open.len()))
-                    .map(|index| self.open[index])
-                    .collect();
+                let start = self.chance.below(self.open.len());
+                let mut sample: Vec<SegmentNumber> =
+                    rotated(&self.open, start).take(SAMPLE * count).collect();
                 sample.sort_by_cached_key(|number| self.used_share(*number));
-                sample.dedup();
                 self.try_all(sample.into_iter(), wanted.size, count, &mut places);
             }
             Strategy::LocalFirst => {

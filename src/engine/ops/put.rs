@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use super::placement::{Places, Wanted};
 use crate::engine::object::{ReplicaStatus, Replicas};
 use crate::engine::record::{Record, SoftPin, Start};
+use crate::engine::rules::Strategy;
 use crate::engine::shard::{KeyHash, SHARD_CAPACITY};
 use crate::engine::state::Sequencer;
 use crate::engine::types::{Answer, ErrorCode, ObjectId, SequenceId, Uuid};
@@ -33,8 +34,6 @@ pub struct WriteConfig<'a> {
 /// A write that may begin.
 #[derive(Clone, Debug)]
 pub struct Started {
-    /// The object.
-    pub id: ObjectId,
     /// Bytes of one replica.
     pub size: u64,
     /// Where to write.
@@ -75,7 +74,7 @@ impl Sequencer<'_> {
                 _ => return Answer::refuse(ErrorCode::OBJECT_ALREADY_EXISTS, found.object.after),
             }
         }
-        let places = match self.places(key, size, config) {
+        let places = match self.places(client, key, size, config) {
             Ok(places) => places,
             Err(answer) => return answer,
         };
@@ -116,7 +115,7 @@ impl Sequencer<'_> {
         let places = if in_place {
             Places::new()
         } else {
-            match self.places(key, size, &config) {
+            match self.places(client, key, size, &config) {
                 Ok(places) => places,
                 Err(answer) => return answer,
             }
@@ -126,16 +125,23 @@ impl Sequencer<'_> {
         self.started(id)
     }
 
-    fn places(&mut self, key: &[u8], size: u64, config: &WriteConfig<'_>) -> Result<Places, Answer<Started>> {
+    fn places(
+        &mut self,
+        client: Uuid,
+        key: &[u8],
+        size: u64,
+        config: &WriteConfig<'_>,
+    ) -> Result<Places, Answer<Started>> {
         let last = self.core.last;
         if self.engine.shards[KeyHash::of(key).shard()].objects.read().len() >= SHARD_CAPACITY - 1 {
             return Err(Answer::refuse(ErrorCode::NO_AVAILABLE_HANDLE, last));
         }
+        let own_host = self.host_of(client, config);
         let wanted = Wanted {
             size,
             replicas: config.replicas,
             preferred: config.preferred,
-            host_id: config.host_id,
+            host_id: own_host.as_deref().unwrap_or(config.host_id),
             strategy: self.engine.rules.strategy,
         };
         let places = self.core.choose_places(&wanted);
@@ -148,12 +154,20 @@ impl Sequencer<'_> {
         Ok(places)
     }
 
+    /// The host of a writer that does not say where it is but has a segment there, if that matters.
+    fn host_of(&self, client: Uuid, config: &WriteConfig<'_>) -> Option<Box<[u8]>> {
+        if self.engine.rules.strategy != Strategy::LocalFirst || !config.host_id.is_empty() {
+            return None;
+        }
+        let first = *self.engine.client(client)?.segments.first()?;
+        self.core.segments.get(&first).map(|mounted| mounted.segment.host_id.clone())
+    }
+
     /// What a writer is told: it rests on the record that reserved the bytes (R3).
     fn started(&self, id: SequenceId) -> Answer<Started> {
         let object_id = ObjectId(id.0);
         let seen = self.engine.handle(&self.core, object_id).and_then(|handle| {
             self.view(handle, |object| Started {
-                id: object_id,
                 size: object.size,
                 replicas: object.replicas().cloned().collect(),
             })

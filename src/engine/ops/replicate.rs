@@ -6,13 +6,11 @@ use crate::engine::object::{Replica, ReplicaStatus, Replicas};
 use crate::engine::record::{DynamicLease, Record, ReplicationKind};
 use crate::engine::state::Sequencer;
 use crate::engine::task::Replication;
-use crate::engine::types::{Answer, ErrorCode, ObjectId, SequenceId, Uuid};
+use crate::engine::types::{Answer, ErrorCode, SequenceId, Uuid};
 
 /// A copy or move that may begin.
 #[derive(Clone, Debug)]
 pub struct Replicated {
-    /// The object.
-    pub id: ObjectId,
     /// Bytes of one replica.
     pub size: u64,
     /// What to read.
@@ -125,15 +123,15 @@ impl Sequencer<'_> {
             object: found.object,
             kind: request.kind,
             client: request.client,
-            source: source.ordinal,
+            source: source.id(),
             places: &places,
             dynamic: request.dynamic,
         });
         let targets = self.view(found.handle, |object| {
-            let ordinals = object.replication().map(|task| task.targets.clone()).unwrap_or_default();
-            object.replicas().filter(|replica| ordinals.contains(&replica.ordinal)).cloned().collect()
+            let ids = object.replication().map(|task| task.targets.clone()).unwrap_or_default();
+            object.replicas().filter(|replica| ids.contains(&replica.id())).cloned().collect()
         });
-        Answer::ok(Replicated { id: found.object.id, size, source, targets: targets.unwrap_or_default() }, id)
+        Answer::ok(Replicated { size, source, targets: targets.unwrap_or_default() }, id)
     }
 
     /// Whether something new can be placed in a segment of that name.
@@ -161,14 +159,14 @@ impl Sequencer<'_> {
         };
         let whole = self.view(found.handle, |object| {
             let source = object.replicas().any(|replica| {
-                replica.ordinal == task.source
+                replica.id() == task.source
                     && replica.status == ReplicaStatus::Complete
                     && replica.segment.is_alive()
             });
             let target_gone = object
                 .replicas()
-                .any(|replica| task.targets.contains(&replica.ordinal) && !replica.segment.is_alive());
-            let written = object.replicas().filter(|replica| task.targets.contains(&replica.ordinal)).count();
+                .any(|replica| task.targets.contains(&replica.id()) && !replica.segment.is_alive());
+            let written = object.replicas().filter(|replica| task.targets.contains(&replica.id())).count();
             source && !target_gone && written == task.targets.len()
         });
         let release_at = self.now.plus(self.engine.rules.release_timeout);

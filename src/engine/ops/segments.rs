@@ -80,10 +80,10 @@ impl Sequencer<'_> {
         if let Some(known) = self.engine.client(client).filter(|known| known.joined) {
             return Answer::ok((), known.last_record);
         }
+        if specs.iter().any(|spec| spec.base == 0 || spec.size == 0) {
+            return Answer::refuse(ErrorCode::INTERNAL_ERROR, self.core.last);
+        }
         for spec in specs {
-            if spec.base == 0 || spec.size == 0 {
-                return Answer::refuse(ErrorCode::INTERNAL_ERROR, self.core.last);
-            }
             if let Err((code, depends_on)) = self.mount_one(spec, client) {
                 return Answer::refuse(code, depends_on);
             }

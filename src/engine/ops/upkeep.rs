@@ -1,8 +1,6 @@
 //! What time brings: each of these looks for what is due and commits the records that say so, a bounded number in one
 //! go, so that nobody waits long for the sequencer.
 
-use std::sync::Arc;
-
 use crate::engine::record::Record;
 use crate::engine::shard::SHARDS;
 use crate::engine::state::{Engine, Sequencer};
@@ -63,18 +61,6 @@ impl Engine {
             }
         }
         total
-    }
-
-    /// Puts an entry of the metadata server.
-    pub fn put_metadata(&self, key: &[u8], value: &[u8], now: LogTime) -> SequenceId {
-        self.sequencer(now).commit(&Record::MetadataPut { key, value })
-    }
-
-    /// Removes an entry of the metadata server; tells what it was.
-    pub fn delete_metadata(&self, key: &[u8], now: LogTime) -> Option<(Arc<[u8]>, SequenceId)> {
-        let mut sequencer = self.sequencer(now);
-        let (old, _) = self.metadata(key)?;
-        Some((old, sequencer.commit(&Record::MetadataDelete { key })))
     }
 }
 

@@ -1,25 +1,123 @@
 //! The address behind `--rpc_interface`.
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::io::{self, Read, Write};
+use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
-/// The IPv4 address of a network interface.
+const AF_INET: u8 = 2;
+const AF_NETLINK: i32 = 16;
+const RTM_NEWADDR: u16 = 20;
+const RTM_GETADDR: u16 = 22;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const NLM_F_REQUEST_DUMP: u16 = 0x301;
+const IFA_LOCAL: u16 = 2;
+const IFA_LABEL: u16 = 3;
+
+/// Bytes of the head of every netlink message.
+const HEAD: usize = 16;
+/// Bytes of the fixed part of an address message, behind the head.
+const ADDRESS_HEAD: usize = 8;
+/// Most reads for one answer: the kernel sends some hundred addresses per read.
+const MAX_READS: usize = 1000;
+
+/// The first IPv4 address of a network interface.
 ///
-/// The system is asked which source address it would use for a packet that must leave by this interface; nothing
-/// is sent. That needs neither unsafe code nor a parser for the system's tables.
+/// The kernel is asked for its list over netlink. The usual way, getifaddrs, needs unsafe code, and asking for the
+/// source address of a route gives that of another interface where this one has none.
 pub fn interface_address(name: &str) -> io::Result<Ipv4Addr> {
     let failed = |why: io::Error| io::Error::new(why.kind(), format!("network interface '{name}': {why}"));
-    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).map_err(failed)?;
-    socket.bind_device(Some(name.as_bytes())).map_err(failed)?;
-    // An address for documentation (RFC 5737): a route to it is not needed when the interface is fixed.
-    let elsewhere = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 9);
-    socket.connect(&SocketAddr::V4(elsewhere).into()).map_err(failed)?;
-    match socket.local_addr().map_err(failed)?.as_socket().map(|address| address.ip()) {
-        Some(IpAddr::V4(address)) if !address.is_unspecified() => Ok(address),
-        _ => Err(failed(io::Error::from(io::ErrorKind::AddrNotAvailable))),
+    lookup(name).map_err(failed)?.ok_or_else(|| {
+        failed(io::Error::new(io::ErrorKind::NotFound, "there is none of that name with an IPv4 address"))
+    })
+}
+
+fn lookup(name: &str) -> io::Result<Option<Ipv4Addr>> {
+    let mut socket = Socket::new(Domain::from(AF_NETLINK), Type::RAW, None)?;
+    socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+    socket.write_all(&request())?;
+    let mut buffer = vec![0; 64 << 10];
+    for _ in 0..MAX_READS {
+        let length = socket.read(&mut buffer)?;
+        match search(&buffer[..length], name)? {
+            Search::Found(address) => return Ok(Some(address)),
+            Search::End => return Ok(None),
+            Search::More => {}
+        }
     }
+    Ok(None)
+}
+
+/// A request for all IPv4 addresses.
+fn request() -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEAD + ADDRESS_HEAD);
+    bytes.extend(((HEAD + ADDRESS_HEAD) as u32).to_ne_bytes());
+    bytes.extend(RTM_GETADDR.to_ne_bytes());
+    bytes.extend(NLM_F_REQUEST_DUMP.to_ne_bytes());
+    bytes.extend([0; 8]); // sequence number and port: there is one request on this socket
+    bytes.extend([AF_INET, 0, 0, 0, 0, 0, 0, 0]);
+    bytes
+}
+
+/// What one read has brought.
+#[derive(Debug, PartialEq, Eq)]
+enum Search {
+    Found(Ipv4Addr),
+    More,
+    End,
+}
+
+/// Goes through the messages of one read.
+fn search(mut messages: &[u8], name: &str) -> io::Result<Search> {
+    while let (Some(length), Some(kind)) = (u32_at(messages, 0), u16_at(messages, 4)) {
+        let length = length as usize;
+        let Some(message) = messages.get(..length).filter(|_| length >= HEAD) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        match kind {
+            NLMSG_DONE => return Ok(Search::End),
+            NLMSG_ERROR => return Err(io::ErrorKind::PermissionDenied.into()),
+            RTM_NEWADDR => {
+                if let Some(address) = address_of(message.get(HEAD + ADDRESS_HEAD..).unwrap_or(&[]), name) {
+                    return Ok(Search::Found(address));
+                }
+            }
+            _ => {}
+        }
+        messages = messages.get(aligned(length)..).unwrap_or(&[]);
+    }
+    Ok(Search::More)
+}
+
+/// The address in a list of attributes, if its label is the interface's name.
+fn address_of(mut attributes: &[u8], name: &str) -> Option<Ipv4Addr> {
+    let mut address = None;
+    let mut is_it = false;
+    while let (Some(length), Some(kind)) = (u16_at(attributes, 0), u16_at(attributes, 2)) {
+        let data = attributes.get(4..usize::from(length))?;
+        match kind {
+            IFA_LOCAL => address = <[u8; 4]>::try_from(data).ok().map(Ipv4Addr::from),
+            IFA_LABEL => is_it = data.strip_suffix(b"\0").unwrap_or(data) == name.as_bytes(),
+            _ => {}
+        }
+        attributes = attributes.get(aligned(usize::from(length))..).unwrap_or(&[]);
+    }
+    address.filter(|_| is_it)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes)
+}
+
+/// Messages and attributes start at multiples of four.
+fn aligned(length: usize) -> usize {
+    length.next_multiple_of(4)
 }
 
 #[cfg(test)]
@@ -29,7 +127,25 @@ mod tests {
     #[test]
     fn finds_the_address_of_the_loopback() {
         assert_eq!(interface_address("lo").unwrap(), Ipv4Addr::LOCALHOST);
-        let why = interface_address("no-such-if0").unwrap_err();
-        assert!(why.to_string().contains("no-such-if0"), "{why}");
+        for name in ["no-such-if0", "", "l"] {
+            let why = interface_address(name).unwrap_err();
+            assert!(why.to_string().contains(name), "{why}");
+        }
+    }
+
+    #[test]
+    fn messages_that_lie_about_their_length_are_errors_or_nothing() {
+        let mut message = vec![0; 24];
+        message[4..6].copy_from_slice(&RTM_NEWADDR.to_ne_bytes());
+        for length in [0_u32, 15, 25, u32::MAX] {
+            message[..4].copy_from_slice(&length.to_ne_bytes());
+            assert!(search(&message, "lo").is_err(), "{length}");
+        }
+        message[..4].copy_from_slice(&24_u32.to_ne_bytes());
+        for attribute in [&[0, 0, 2, 0][..], &[255, 255, 2, 0], &[3, 0, 2, 0], &[4, 0], &[5, 0, 3, 0, 0]] {
+            assert_eq!(address_of(attribute, "lo"), None);
+        }
+        assert_eq!(search(&message, "lo").unwrap(), Search::More);
+        assert_eq!(search(&message[..10], "lo").is_ok(), false);
     }
 }

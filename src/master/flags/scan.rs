@@ -151,8 +151,8 @@ impl Scanner<'_> {
         })?;
         match name {
             "flagfile" => list(&text).try_for_each(|path| self.flag_file(path, depth + 1))?,
-            "fromenv" => list(&text).try_for_each(|name| self.from_env(name, true, depth))?,
-            "tryfromenv" => list(&text).try_for_each(|name| self.from_env(name, false, depth))?,
+            "fromenv" => list(&text).try_for_each(|name| self.take_variable(name, true, depth))?,
+            "tryfromenv" => list(&text).try_for_each(|name| self.take_variable(name, false, depth))?,
             "undefok" => self.scan.excused.extend(list(&text).map(normal)),
             _ => {}
         }
@@ -160,7 +160,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    fn from_env(&mut self, name: &str, required: bool, depth: usize) -> Result<(), FlagError> {
+    fn take_variable(&mut self, name: &str, required: bool, depth: usize) -> Result<(), FlagError> {
         let name = normal(name);
         let origin = Origin::Environment(format!("FLAGS_{name}"));
         let Some(flag) = table::position(&name) else {

@@ -4,7 +4,8 @@ use super::{Handled, Handlers, INVALID, config, constant, reply_batch};
 use crate::engine::ops::ReplicaTypes;
 use crate::engine::types::{Answer, SequenceId};
 use crate::engine::{Engine, Sequencer};
-use crate::master::describe::{Listed, Located};
+use crate::master::describe::{Located, Readable};
+use crate::wire::batch::{BatchError, BatchReply};
 use crate::wire::functions::{Rpc, encode_response};
 use crate::wire::messages::{
     BatchPutEndRequest, BatchPutRevokeRequest, BatchRemoveRequest, BatchReplicaClearRequest,
@@ -24,6 +25,13 @@ fn aside<R>(items: usize, work: impl FnOnce() -> R) -> R {
     let many_threads = tokio::runtime::Handle::try_current()
         .is_ok_and(|handle| handle.runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread);
     if items > LONG_BATCH && many_threads { tokio::task::block_in_place(work) } else { work() }
+}
+
+/// A reply that cannot be written is a fault of ours; the client gets what is there and fails the call.
+fn report(written: Result<(), BatchError>) {
+    if let Err(error) = written {
+        tracing::error!(%error, "cannot write the reply to a batch");
+    }
 }
 
 /// Results in the order of the items, and what they rest on together.
@@ -62,13 +70,25 @@ impl Handlers {
     ) -> Handled {
         let now = self.now();
         let lease_ttl = self.engine.rules.lease_ttl;
-        let mut all = Results::with_room(request.keys.len());
+        let mut depends_on = SequenceId(0);
+        let mut failed = 0;
+        let mut reply = BatchReply::<F>::begin(out, request.keys.len());
         aside(request.keys.len(), || {
             for key in &request.keys {
-                all.push(self.engine.get(key, now, |object| Listed::new(object, lease_ttl)));
+                let answer = self.engine.get(key, now, |object| {
+                    report(reply.push(&Ok::<_, ErrorCode>(Readable::new(object, lease_ttl))));
+                    object.size
+                });
+                depends_on = depends_on.max(answer.depends_on);
+                if let Err(code) = answer.result {
+                    failed += 1;
+                    report(reply.push(&Err::<Readable<'_>, _>(code)));
+                }
+                self.metrics.counters.get(answer.result.ok());
             }
         });
-        reply_batch::<F, _>(&all.results, all.depends_on, out)
+        report(reply.finish());
+        Handled::batch(request.keys.len(), failed, depends_on)
     }
 
     pub(super) fn batch_put_start<F: Rpc>(
@@ -127,6 +147,7 @@ impl Handlers {
                     let last = answer.result.as_ref().ok().and_then(|started| started.replicas.last());
                     follow = last.map(|replica| replica.segment.te_endpoint.clone());
                 }
+                self.count_start(config.replica_num, &answer);
                 all.push(answer.map(Located::from));
                 nth += 1;
             }

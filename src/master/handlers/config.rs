@@ -59,10 +59,7 @@ pub(super) fn check<'a>(
         return Err(ErrorCode::INVALID_PARAMS);
     }
     // A record names key and group, and has to fit into a batch of the log.
-    if key.len() > MAX_KEY {
-        return Err(ErrorCode::INVALID_KEY);
-    }
-    if group.is_some_and(|group| group.len() > MAX_KEY) {
+    if key.len() > MAX_KEY || group.is_some_and(|group| group.len() > MAX_KEY) {
         return Err(ErrorCode::INVALID_PARAMS);
     }
     Ok(WriteConfig {

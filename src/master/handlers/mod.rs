@@ -12,9 +12,11 @@ mod segments;
 use std::sync::Arc;
 
 use crate::engine::Engine;
+use crate::engine::ops::Started;
 use crate::engine::types::{Answer, LogTime, SequenceId};
 use crate::master::clock::Clock;
 use crate::master::liveness::Liveness;
+use crate::master::metrics::{Counters, Metrics};
 use crate::wire::functions::{Function, Rpc, decode_request, encode_response, rpc};
 use crate::wire::generation;
 use crate::wire::server::Outcome;
@@ -30,6 +32,8 @@ pub struct Handlers {
     pub clock: Clock,
     /// When clients were last heard from.
     pub liveness: Arc<Liveness>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
     /// What clients are told.
     pub told: Told,
 }
@@ -51,6 +55,8 @@ pub struct Told {
 pub struct Handled {
     /// What the server does with the reply.
     pub outcome: Outcome,
+    /// Whether it was a batch.
+    pub batch: bool,
     /// How many items the call was about.
     pub items: u32,
     /// How many of them failed.
@@ -59,15 +65,13 @@ pub struct Handled {
 
 impl Handled {
     fn one(failed: bool, depends_on: SequenceId) -> Self {
-        Self { outcome: Outcome::Ready { depends_on: depends_on.0 }, items: 1, failed: u32::from(failed) }
+        let outcome = Outcome::Ready { depends_on: depends_on.0 };
+        Self { outcome, batch: false, items: 1, failed: u32::from(failed) }
     }
 
     fn batch(items: usize, failed: usize, depends_on: SequenceId) -> Self {
-        Self {
-            outcome: Outcome::Ready { depends_on: depends_on.0 },
-            items: items as u32,
-            failed: failed as u32,
-        }
+        let outcome = Outcome::Ready { depends_on: depends_on.0 };
+        Self { outcome, batch: true, items: items as u32, failed: failed as u32 }
     }
 }
 
@@ -105,6 +109,21 @@ const INVALID_ARGUMENTS: Outcome = Outcome::Error { code: 4, message: "invalid r
 impl Handlers {
     fn now(&self) -> LogTime {
         self.clock.now()
+    }
+
+    /// Counts how a Start went.
+    fn count_start(&self, wanted: u64, answer: &Answer<Started>) {
+        let counters = &self.metrics.counters;
+        match &answer.result {
+            Ok(started) => {
+                self.metrics.value_sizes.observe(started.size);
+                if (started.replicas.len() as u64) < wanted {
+                    Counters::add(&counters.put_start_partial_allocations, 1);
+                }
+            }
+            Err(ErrorCode::NO_AVAILABLE_HANDLE) => Counters::add(&counters.put_start_alloc_failures, 1),
+            Err(_) => {}
+        }
     }
 
     /// Answers a call.
@@ -193,7 +212,7 @@ impl Handlers {
 fn refuse_arguments(function: Function, body: &[u8]) -> Handled {
     let reason = generation::explain(function, body);
     tracing::warn!(function = function.name(), %reason, "refused a request whose arguments cannot be read");
-    Handled { outcome: INVALID_ARGUMENTS, items: 1, failed: 1 }
+    Handled { outcome: INVALID_ARGUMENTS, batch: false, items: 1, failed: 1 }
 }
 
 /// Arguments that make no sense.

@@ -19,7 +19,9 @@ impl Handlers {
         let lease_ttl = self.engine.rules.lease_ttl;
         let answer = self.engine.get(request.key, self.now(), |object| {
             encode_response::<F, _>(&Ok::<_, ErrorCode>(Readable::new(object, lease_ttl)), out);
+            object.size
         });
+        self.metrics.counters.get(answer.result.ok());
         if let Err(code) = answer.result {
             encode_response::<F, _>(&Err::<Readable<'_>, _>(code), out);
         }
@@ -61,6 +63,7 @@ impl Handlers {
             sequencer.put_start(client, key, length, &write)
         };
         drop(sequencer);
+        self.count_start(request.config.replica_num, &answer);
         reply::<F, _>(answer.map(Located::from), out)
     }
 

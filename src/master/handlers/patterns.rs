@@ -31,7 +31,7 @@ fn later(work: impl FnOnce() -> (Vec<u8>, SequenceId) + Send + 'static) -> Handl
             }
         }
     }));
-    Handled { outcome, items: 1, failed: 0 }
+    Handled { outcome, batch: false, items: 1, failed: 0 }
 }
 
 impl Handlers {

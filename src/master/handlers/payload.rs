@@ -49,7 +49,7 @@ fn string(json: &mut String, text: &[u8]) {
             '\n' => json.push_str("\\n"),
             '\r' => json.push_str("\\r"),
             '\t' => json.push_str("\\t"),
-            ' '..='~' => json.push(unit),
+            ' '..='~' | '\u{7f}' => json.push(unit),
             _ => {
                 for word in unit.encode_utf16(&mut [0; 2]) {
                     // Writing to a String cannot fail.

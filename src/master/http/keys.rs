@@ -1,0 +1,177 @@
+//! Routes about objects.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use bytes::Bytes;
+use http_body::Frame;
+use serde::Serialize;
+
+use super::Admin;
+use super::answer::{self, METRICS};
+use super::query;
+use super::view::{AdminView, BufferInfo, ViewError};
+
+/// The least size of a piece of the key list; shards are put together until it is reached.
+const CHUNK: usize = 64 << 10;
+
+/// A replica with the reference's field names, which are those of its C++ members.
+#[derive(Serialize)]
+struct Buffer {
+    size_: u64,
+    buffer_address_: u64,
+    protocol_: String,
+    transport_endpoint_: String,
+}
+
+impl From<BufferInfo> for Buffer {
+    fn from(info: BufferInfo) -> Buffer {
+        Buffer {
+            size_: info.size,
+            buffer_address_: info.address,
+            protocol_: info.protocol,
+            transport_endpoint_: info.transport_endpoint,
+        }
+    }
+}
+
+fn buffers(found: Vec<BufferInfo>) -> Vec<Buffer> {
+    found.into_iter().map(Buffer::from).collect()
+}
+
+#[derive(Serialize)]
+struct Success<T> {
+    success: bool,
+    data: T,
+}
+
+/// The reference does not decode this parameter. So the key is looked for as it was written first, and decoded
+/// only if that finds nothing: then keys with other characters can be asked for as well.
+pub(super) async fn query_key(State(admin): State<Admin>, RawQuery(text): RawQuery) -> Response {
+    if !admin.view.health().service_ready {
+        return answer::not_serving();
+    }
+    let text = text.unwrap_or_default();
+    let raw = query::raw(&text, "key").unwrap_or_default();
+    let decoded = query::decode(raw);
+    let mut found = admin.view.query_key(raw.as_bytes()).await;
+    if found.is_err() && *decoded != *raw.as_bytes() {
+        found = admin.view.query_key(&decoded).await;
+    }
+    match found {
+        Ok(found) => answer::json(StatusCode::OK, &Success { success: true, data: buffers(found) }),
+        Err(error) => answer::error(error),
+    }
+}
+
+#[derive(Serialize)]
+struct BatchEntry {
+    ok: bool,
+    error: Option<&'static str>,
+    values: Option<Vec<Buffer>>,
+    // Kinds of replicas that this master does not have.
+    disk_values: Option<()>,
+    local_disk_values: Option<()>,
+    nof_values: Option<()>,
+}
+
+impl From<Result<Vec<BufferInfo>, ViewError>> for BatchEntry {
+    fn from(found: Result<Vec<BufferInfo>, ViewError>) -> BatchEntry {
+        let error = found.as_ref().err().map(|error| error.name);
+        BatchEntry {
+            ok: error.is_none(),
+            error,
+            values: found.ok().map(buffers),
+            disk_values: None,
+            local_disk_values: None,
+            nof_values: None,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct BatchFailure {
+    success: bool,
+    error: &'static str,
+}
+
+/// As in the reference, the parameter is decoded before it is split, so a key with a comma cannot be asked for.
+pub(super) async fn batch_query_keys(State(admin): State<Admin>, RawQuery(text): RawQuery) -> Response {
+    if !admin.view.health().service_ready {
+        return answer::not_serving();
+    }
+    let text = text.unwrap_or_default();
+    let keys = query::decode(query::raw(&text, "keys").unwrap_or_default());
+    if keys.is_empty() {
+        let error = "No keys provided. Use ?keys=key1,key2,...";
+        return answer::json(StatusCode::BAD_REQUEST, &BatchFailure { success: false, error });
+    }
+    let mut entries = BTreeMap::new();
+    for key in keys.split(|byte| *byte == b',') {
+        let found = admin.view.peek_key(key).await;
+        entries.insert(query::printable(key), BatchEntry::from(found));
+    }
+    answer::json(StatusCode::OK, &Success { success: true, data: entries })
+}
+
+pub(super) async fn get_all_keys(State(admin): State<Admin>) -> Response {
+    if !admin.view.health().service_ready {
+        return answer::not_serving();
+    }
+    let list = KeyList { view: Arc::clone(&admin.view), shard: 0, done: false };
+    answer::with_type(StatusCode::OK, METRICS, Body::new(list))
+}
+
+/// All keys, one per line, read shard by shard as the connection takes them.
+struct KeyList {
+    view: Arc<dyn AdminView>,
+    shard: usize,
+    done: bool,
+}
+
+impl http_body::Body for KeyList {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let mut chunk = Vec::new();
+        while !self.done && chunk.len() < CHUNK {
+            let shard = self.shard;
+            self.shard += 1;
+            self.done = !self.view.keys_of_shard(shard, &mut |key| {
+                chunk.extend_from_slice(key);
+                chunk.push(b'\n');
+            });
+        }
+        Poll::Ready((!chunk.is_empty()).then(|| Ok(Frame::data(chunk.into()))))
+    }
+}
+
+#[derive(Serialize)]
+struct Removed {
+    success: bool,
+    removed_count: i64,
+}
+
+pub(super) async fn remove_all(State(admin): State<Admin>, RawQuery(text): RawQuery) -> Response {
+    if !admin.view.health().service_ready {
+        return answer::not_serving();
+    }
+    let text = text.unwrap_or_default();
+    // Exactly these two words force in the reference; everything else does not.
+    let force = matches!(query::raw(&text, "force"), Some("true" | "1"));
+    match admin.view.remove_all(force).await {
+        Ok(removed_count) => answer::json(StatusCode::OK, &Removed { success: true, removed_count }),
+        Err(error) => answer::error(error),
+    }
+}

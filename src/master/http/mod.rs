@@ -1,0 +1,63 @@
+//! The HTTP server of a master: metrics, health, and questions about keys and segments.
+//!
+//! Routes, status codes, content types and field names are those of the reference, because its users' probes,
+//! dashboards and scripts depend on them. [`AdminView`] is all that the routes know of the master.
+
+mod absent;
+pub mod answer;
+mod keys;
+mod progress;
+pub mod query;
+mod segments;
+pub mod server;
+mod status;
+mod view;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{get, post};
+
+pub use view::{AdminView, Answer, BufferInfo, Health, Role, SegmentInfo, ViewError};
+
+use crate::master::metrics::{Metrics, Summary};
+
+/// What every route can reach.
+#[derive(Clone)]
+struct Admin {
+    view: Arc<dyn AdminView>,
+    metrics: Arc<Metrics>,
+    summary: Arc<Summary>,
+}
+
+/// All routes. Serve them with [`server::serve`].
+pub fn router(view: Arc<dyn AdminView>, metrics: Arc<Metrics>) -> Router {
+    Router::new()
+        .route("/metrics", get(status::metrics))
+        .route("/metrics/summary", get(status::summary))
+        .route("/health", get(status::health))
+        .route("/role", get(status::role))
+        .route("/ha_status", get(status::ha_status))
+        .route("/leader", get(status::leader))
+        .route("/query_key", get(keys::query_key))
+        .route("/batch_query_keys", get(keys::batch_query_keys))
+        .route("/get_all_keys", get(keys::get_all_keys))
+        .route("/api/v1/remove_all", post(keys::remove_all))
+        .route("/get_all_segments", get(segments::get_all_segments))
+        .route("/get_segments_detail", get(segments::get_segments_detail))
+        .route("/query_segment", get(segments::query_segment))
+        .route("/api/v1/segments/status", get(segments::segment_status))
+        .route("/kv_events/status", get(absent::kv_events_status))
+        .route("/api/v1/drain_jobs", post(absent::create_drain_job))
+        .route("/api/v1/drain_jobs/query", get(absent::drain_job))
+        .route("/api/v1/drain_jobs/cancel", post(absent::drain_job))
+        .route(
+            "/api/v1/tenant_quotas",
+            get(absent::read_tenant_quotas)
+                .put(absent::change_tenant_quota)
+                .delete(absent::change_tenant_quota),
+        )
+        .fallback(answer::not_found)
+        .method_not_allowed_fallback(answer::not_found)
+        .with_state(Admin { view, metrics, summary: Arc::default() })
+}

@@ -1,0 +1,187 @@
+//! Routes about segments.
+
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Serialize;
+
+use super::Admin;
+use super::answer::{self, METRICS};
+use super::query;
+use super::view::SegmentInfo;
+
+/// One name per line.
+pub(super) async fn get_all_segments(State(admin): State<Admin>) -> Response {
+    if !admin.view.health().service_ready {
+        return answer::not_serving();
+    }
+    let mut text = Vec::new();
+    for segment in admin.view.segments() {
+        text.extend_from_slice(&segment.name);
+        text.push(b'\n');
+    }
+    answer::with_type(StatusCode::OK, METRICS, text)
+}
+
+#[derive(Serialize)]
+struct Details {
+    total_segments: usize,
+    segments: Vec<Detail>,
+}
+
+#[derive(Serialize)]
+struct Detail {
+    segment_name: String,
+    segment_id: String,
+    client_id: String,
+    base_address: String,
+    size_bytes: u64,
+    size_human: String,
+    te_endpoint: String,
+    protocol: String,
+    status: &'static str,
+    allocator_used_bytes: u64,
+    allocator_capacity_bytes: u64,
+    allocator_usage_percent: f64,
+}
+
+impl From<SegmentInfo> for Detail {
+    fn from(segment: SegmentInfo) -> Detail {
+        let SegmentInfo { used_bytes, capacity_bytes, .. } = segment;
+        let percent =
+            if capacity_bytes == 0 { 0.0 } else { used_bytes as f64 / capacity_bytes as f64 * 100.0 };
+        Detail {
+            segment_name: query::printable(&segment.name),
+            segment_id: uuid(segment.id),
+            client_id: uuid(segment.client_id),
+            base_address: format!("{:#x}", segment.base),
+            size_bytes: segment.size,
+            size_human: format!("{} GiB", six_digits(segment.size as f64 / f64::from(1 << 30))),
+            te_endpoint: segment.te_endpoint,
+            protocol: segment.protocol,
+            status: segment.status.1,
+            allocator_used_bytes: used_bytes,
+            allocator_capacity_bytes: capacity_bytes,
+            allocator_usage_percent: percent,
+        }
+    }
+}
+
+pub(super) async fn get_segments_detail(State(admin): State<Admin>) -> Response {
+    if !admin.view.health().service_ready {
+        return answer::not_serving();
+    }
+    let segments: Vec<Detail> = admin.view.segments().into_iter().map(Detail::from).collect();
+    answer::json(StatusCode::OK, &Details { total_segments: segments.len(), segments })
+}
+
+/// Use and capacity of all segments of one name together.
+pub(super) async fn query_segment(State(admin): State<Admin>, RawQuery(text): RawQuery) -> Response {
+    if !admin.view.health().service_ready {
+        return answer::not_serving();
+    }
+    let found = named(&admin, &text.unwrap_or_default());
+    let Some(first) = found.first() else {
+        return answer::with_type(StatusCode::INTERNAL_SERVER_ERROR, METRICS, "Failed to query segment");
+    };
+    let sum = |read: fn(&SegmentInfo) -> u64| found.iter().map(read).fold(0, u64::saturating_add);
+    let mut body = first.name.clone();
+    let numbers = format!(
+        "\nUsed(bytes): {}\nCapacity(bytes) : {}\n",
+        sum(|segment| segment.used_bytes),
+        sum(|segment| segment.capacity_bytes)
+    );
+    body.extend_from_slice(numbers.as_bytes());
+    answer::with_type(StatusCode::OK, METRICS, body)
+}
+
+#[derive(Serialize)]
+struct Status {
+    success: bool,
+    segment: String,
+    status: i32,
+    status_name: &'static str,
+    error_code: i32,
+    error_message: &'static str,
+}
+
+pub(super) async fn segment_status(State(admin): State<Admin>, RawQuery(text): RawQuery) -> Response {
+    let text = text.unwrap_or_default();
+    if query::raw(&text, "segment").unwrap_or_default().is_empty() {
+        let code = answer::INVALID_PARAMS.code;
+        return answer::error_with(StatusCode::BAD_REQUEST, code, "Missing segment query parameter");
+    }
+    if !admin.view.health().service_ready {
+        return answer::not_serving();
+    }
+    match named(&admin, &text).first() {
+        Some(SegmentInfo { name, status, .. }) => answer::json(
+            StatusCode::OK,
+            &Status {
+                success: true,
+                segment: query::printable(name),
+                status: status.0,
+                status_name: status.1,
+                error_code: 0,
+                error_message: "",
+            },
+        ),
+        None => answer::error(answer::SEGMENT_NOT_FOUND),
+    }
+}
+
+/// The segments with the name in the query, as it was written or decoded.
+fn named(admin: &Admin, text: &str) -> Vec<SegmentInfo> {
+    let raw = query::raw(text, "segment").unwrap_or_default();
+    let decoded = query::decode(raw);
+    let mut found = admin.view.segments();
+    found.retain(|segment| segment.name == raw.as_bytes() || segment.name == *decoded);
+    found
+}
+
+/// A pair of numbers as the reference writes it.
+fn uuid((first, second): (u64, u64)) -> String {
+    format!("{first}-{second}")
+}
+
+/// A number with at most six significant digits and no zeros at its end, as C's `%g` has it.
+fn six_digits(number: f64) -> String {
+    let scientific = format!("{number:.5e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let trim = |text: &str| -> String {
+        if text.contains('.') {
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        } else {
+            text.into()
+        }
+    };
+    if (-4..6).contains(&exponent) {
+        let decimals = usize::try_from(5 - exponent).unwrap_or(0);
+        trim(&format!("{number:.decimals$}"))
+    } else {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        format!("{}e{sign}{:02}", trim(digits), exponent.abs())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::six_digits;
+
+    #[test]
+    fn six_significant_digits() {
+        for (number, text) in [
+            (0.0625, "0.0625"),
+            (1.015625, "1.01562"),
+            (0.078125, "0.078125"),
+            (0.0, "0"),
+            (512.0, "512"),
+            (1e7, "1e+07"),
+            (0.0000123456789, "1.23457e-05"),
+            (999999.5, "1e+06"),
+        ] {
+            assert_eq!(six_digits(number), text);
+        }
+    }
+}

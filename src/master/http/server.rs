@@ -1,0 +1,107 @@
+//! Serves a router on a listener within limits: so many connections, so long for a request's head, so long without
+//! any movement. The admin API and the metadata server both run on it.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::timeout;
+
+use super::progress::Progress;
+use crate::master::settings::HttpLimits;
+
+/// Longest time without a byte in either direction. Long enough for a slow reader, short enough that readers that
+/// have gone do not fill the server.
+const STALLED: Duration = Duration::from_secs(30);
+
+/// Most bytes of a request's head; a query for many keys is long.
+const MAX_HEAD: usize = 256 << 10;
+
+/// Longest wait for connections to end when the server stops.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Pause after a failed accept, for instance when the process has no file descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Listens on a host name or address.
+pub async fn bind(host: &str, port: u16) -> io::Result<TcpListener> {
+    TcpListener::bind((host, port))
+        .await
+        .map_err(|why| io::Error::new(why.kind(), format!("cannot listen on {host}:{port}: {why}")))
+}
+
+/// Serves until `stop` turns true or its sender is gone, then lets requests under way end.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    limits: HttpLimits,
+    mut stop: watch::Receiver<bool>,
+) {
+    let places = u32::try_from(limits.max_connections).unwrap_or(u32::MAX).min(1 << 20);
+    let free = Arc::new(Semaphore::new(places as usize));
+    loop {
+        // A place first, then the connection: what is too much waits in the system's queue.
+        let next = async {
+            let place = Arc::clone(&free).acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            next = next => next,
+            () = stopped(&mut stop) => break,
+        };
+        // The semaphore is never closed.
+        let Ok(place) = place else { break };
+        match accepted {
+            Ok((stream, _)) => {
+                tokio::spawn(connection(stream, router.clone(), limits, stop.clone(), place));
+            }
+            Err(why) => {
+                tracing::warn!(%why, "cannot accept an HTTP connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    let _ = timeout(GRACE, free.acquire_many(places)).await;
+}
+
+/// Waits until the server shall stop.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // An error means that the sender is gone, and with it whoever wanted the server to run.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+async fn connection(
+    stream: TcpStream,
+    router: Router,
+    limits: HttpLimits,
+    mut stop: watch::Receiver<bool>,
+    place: OwnedSemaphorePermit,
+) {
+    // Answers are written in one piece, so waiting for more would only delay them.
+    let _ = stream.set_nodelay(true);
+    let io = TokioIo::new(Progress::new(stream, STALLED));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(io, TowerToHyperService::new(router));
+    tokio::pin!(connection);
+    let result = tokio::select! {
+        result = connection.as_mut() => result,
+        () = stopped(&mut stop) => {
+            connection.as_mut().graceful_shutdown();
+            timeout(GRACE, connection).await.unwrap_or(Ok(()))
+        }
+    };
+    if let Err(why) = result {
+        tracing::debug!(%why, "an HTTP connection ended with an error");
+    }
+    drop(place);
+}

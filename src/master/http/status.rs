@@ -1,0 +1,69 @@
+//! Routes about the process: metrics, health and role.
+
+use std::time::Instant;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Serialize;
+
+use super::Admin;
+use super::answer::{self, METRICS, TEXT};
+use super::view::Health;
+
+pub(super) async fn metrics(State(admin): State<Admin>) -> Response {
+    let text = admin.metrics.prometheus_text(&admin.view.gauges());
+    answer::with_type(StatusCode::OK, METRICS, text)
+}
+
+pub(super) async fn summary(State(admin): State<Admin>) -> Response {
+    let Health { role, state, service_ready, .. } = admin.view.health();
+    let master = admin.summary.text(&admin.metrics, &admin.view.gauges(), Instant::now());
+    let text =
+        format!("role={}, state={state}, service_ready={service_ready}, master={{{master}}}", role.as_str());
+    answer::with_type(StatusCode::OK, METRICS, text)
+}
+
+#[derive(Serialize)]
+struct HealthAnswer {
+    status: &'static str,
+    role: &'static str,
+    ha_state: &'static str,
+    service_ready: bool,
+    leader_address: Option<String>,
+    view_version: Option<i64>,
+}
+
+pub(super) async fn health(State(admin): State<Admin>) -> Response {
+    let Health { role, state, service_ready, leader_address, view_version } = admin.view.health();
+    let body = HealthAnswer {
+        status: "ok",
+        role: role.as_str(),
+        ha_state: state,
+        service_ready,
+        leader_address,
+        view_version,
+    };
+    answer::json(StatusCode::OK, &body)
+}
+
+pub(super) async fn role(State(admin): State<Admin>) -> Response {
+    answer::with_type(StatusCode::OK, TEXT, admin.view.health().role.as_str())
+}
+
+pub(super) async fn ha_status(State(admin): State<Admin>) -> Response {
+    answer::with_type(StatusCode::OK, TEXT, admin.view.health().state)
+}
+
+#[derive(Serialize)]
+struct LeaderAnswer {
+    present: bool,
+    leader_address: Option<String>,
+    view_version: Option<i64>,
+}
+
+pub(super) async fn leader(State(admin): State<Admin>) -> Response {
+    let Health { leader_address, view_version, .. } = admin.view.health();
+    let body = LeaderAnswer { present: leader_address.is_some(), leader_address, view_version };
+    answer::json(StatusCode::OK, &body)
+}

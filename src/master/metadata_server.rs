@@ -1,0 +1,245 @@
+//! The optional metadata server: a small key-value store over HTTP in which transfer engines that were set up with
+//! `http://HOST:PORT/metadata` find each other.
+//!
+//! It answers as the reference's does. The entries are behind [`MetadataStore`], so that they can become records
+//! of the engine; [`MemoryStore`] keeps them in this process.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::get;
+use bytes::Bytes;
+use parking_lot::RwLock;
+use thiserror::Error;
+
+use super::http::{Answer, answer, query};
+
+/// Largest value. Descriptions of a transfer engine with thousands of buffers stay well below it.
+const MAX_VALUE: usize = 4 << 20;
+
+/// Largest key.
+const MAX_KEY: usize = 4 << 10;
+
+/// Longest time for a value to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Where the entries are.
+///
+/// Two processes must not claim the same name, so an entry whose key contains `rpc_meta` is never replaced by a
+/// different one: it has to be deleted first.
+pub trait MetadataStore: Send + Sync + 'static {
+    /// The value of a key.
+    fn get<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Option<Bytes>>;
+
+    /// Sets the value of a key.
+    fn put<'a>(&'a self, key: &'a [u8], value: Bytes) -> Answer<'a, Result<Stored, MetadataError>>;
+
+    /// Removes a key and says whether it was there.
+    fn delete<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<bool, MetadataError>>;
+}
+
+/// What a put has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stored {
+    /// The value was set.
+    Updated,
+    /// The key is one that is not replaced, and it had this very value.
+    Unchanged,
+}
+
+/// Why an entry could not be changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum MetadataError {
+    /// The key is one that is not replaced, and it has another value.
+    #[error("Duplicate rpc_meta key not allowed")]
+    Duplicate,
+    /// There are as many entries or bytes as are allowed.
+    #[error("the metadata server is full")]
+    Full,
+    /// This master does not serve at the moment.
+    #[error("service plane is not active")]
+    Unavailable,
+}
+
+/// Whether an entry with this key must not be replaced by a different one.
+pub fn is_exclusive(key: &[u8]) -> bool {
+    const MARK: &[u8] = b"rpc_meta";
+    key.windows(MARK.len()).any(|part| part == MARK)
+}
+
+/// Entries in the memory of this process, bounded in number and bytes.
+#[derive(Debug)]
+pub struct MemoryStore {
+    max_entries: usize,
+    max_bytes: usize,
+    entries: RwLock<Entries>,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    map: HashMap<Box<[u8]>, Bytes>,
+    bytes: usize,
+}
+
+impl MemoryStore {
+    /// An empty store with these bounds.
+    pub fn new(max_entries: usize, max_bytes: usize) -> MemoryStore {
+        MemoryStore { max_entries, max_bytes, entries: RwLock::default() }
+    }
+
+    fn set(&self, key: &[u8], value: Bytes) -> Result<Stored, MetadataError> {
+        let mut entries = self.entries.write();
+        let old = entries.map.get(key);
+        if let Some(old) = old.filter(|_| is_exclusive(key)) {
+            return if *old == value { Ok(Stored::Unchanged) } else { Err(MetadataError::Duplicate) };
+        }
+        let replaced = old.map(|old| key.len() + old.len());
+        let bytes = entries.bytes - replaced.unwrap_or(0) + key.len() + value.len();
+        if bytes > self.max_bytes || (replaced.is_none() && entries.map.len() >= self.max_entries) {
+            return Err(MetadataError::Full);
+        }
+        entries.bytes = bytes;
+        entries.map.insert(key.into(), value);
+        Ok(Stored::Updated)
+    }
+
+    fn remove(&self, key: &[u8]) -> bool {
+        let mut entries = self.entries.write();
+        let Some(value) = entries.map.remove(key) else { return false };
+        entries.bytes -= key.len() + value.len();
+        true
+    }
+}
+
+impl MetadataStore for MemoryStore {
+    fn get<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Option<Bytes>> {
+        let value = self.entries.read().map.get(key).cloned();
+        Box::pin(std::future::ready(value))
+    }
+
+    fn put<'a>(&'a self, key: &'a [u8], value: Bytes) -> Answer<'a, Result<Stored, MetadataError>> {
+        Box::pin(std::future::ready(self.set(key, value)))
+    }
+
+    fn delete<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<bool, MetadataError>> {
+        Box::pin(std::future::ready(Ok(self.remove(key))))
+    }
+}
+
+type Store = State<Arc<dyn MetadataStore>>;
+
+/// The routes. Serve them with [`server::serve`](super::http::server::serve).
+pub fn router(store: Arc<dyn MetadataStore>) -> Router {
+    Router::new()
+        .route("/metadata", get(read).put(write).delete(delete))
+        .route("/health", get(async || answer::plain(StatusCode::OK, "OK")))
+        .fallback(answer::not_found)
+        .method_not_allowed_fallback(answer::not_found)
+        .with_state(store)
+}
+
+/// The key in a query. As in the reference it is taken as it was written, not decoded: transfer engines encode it,
+/// or do not, but always in the same way.
+fn key_in(text: &str) -> Result<&[u8], (StatusCode, &'static str)> {
+    match query::raw(text, "key").unwrap_or_default() {
+        "" => Err((StatusCode::BAD_REQUEST, "Missing key parameter")),
+        key if key.len() > MAX_KEY => Err((StatusCode::URI_TOO_LONG, "a key has at most 4096 bytes")),
+        key => Ok(key.as_bytes()),
+    }
+}
+
+fn not_found() -> Response {
+    answer::plain(StatusCode::NOT_FOUND, "metadata not found")
+}
+
+fn failed(error: MetadataError) -> Response {
+    let status = match error {
+        MetadataError::Duplicate => StatusCode::BAD_REQUEST,
+        MetadataError::Full => StatusCode::INSUFFICIENT_STORAGE,
+        MetadataError::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    answer::plain(status, error.to_string())
+}
+
+async fn read(State(store): Store, RawQuery(text): RawQuery) -> Response {
+    let text = text.unwrap_or_default();
+    let key = match key_in(&text) {
+        Ok(key) => key,
+        Err((status, why)) => return answer::plain(status, why),
+    };
+    match store.get(key).await {
+        Some(value) => answer::with_type(StatusCode::OK, "application/json", value),
+        None => not_found(),
+    }
+}
+
+async fn write(State(store): Store, RawQuery(text): RawQuery, body: Body) -> Response {
+    let text = text.unwrap_or_default();
+    let key = match key_in(&text) {
+        Ok(key) => key,
+        Err((status, why)) => return answer::plain(status, why),
+    };
+    let value = match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, MAX_VALUE)).await {
+        Ok(Ok(value)) => value,
+        Ok(Err(_)) => {
+            let text = format!("a value has at most {MAX_VALUE} bytes");
+            return answer::plain(StatusCode::PAYLOAD_TOO_LARGE, text);
+        }
+        Err(_) => return answer::plain(StatusCode::REQUEST_TIMEOUT, "the value took too long to arrive"),
+    };
+    match store.put(key, value).await {
+        Ok(Stored::Updated) => answer::plain(StatusCode::OK, "metadata updated"),
+        Ok(Stored::Unchanged) => answer::plain(StatusCode::OK, "metadata unchanged"),
+        Err(error) => failed(error),
+    }
+}
+
+async fn delete(State(store): Store, RawQuery(text): RawQuery) -> Response {
+    let text = text.unwrap_or_default();
+    let key = match key_in(&text) {
+        Ok(key) => key,
+        Err((status, why)) => return answer::plain(status, why),
+    };
+    match store.delete(key).await {
+        Ok(true) => answer::plain(StatusCode::OK, "metadata deleted"),
+        Ok(false) => not_found(),
+        Err(error) => failed(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_store_is_bounded_and_keeps_count() {
+        let store = MemoryStore::new(2, 20);
+        let put =
+            |key: &str, value: &'static str| store.set(key.as_bytes(), Bytes::from_static(value.as_bytes()));
+        assert_eq!(put("a", "12345"), Ok(Stored::Updated));
+        assert_eq!(put("b", "12345"), Ok(Stored::Updated));
+        assert_eq!(put("c", ""), Err(MetadataError::Full));
+        assert_eq!(put("a", "1234567890123"), Ok(Stored::Updated));
+        assert_eq!(put("a", "12345678901234"), Err(MetadataError::Full));
+        assert!(store.remove(b"a") && !store.remove(b"a"));
+        assert_eq!(store.entries.read().bytes, 6);
+        assert_eq!(put("c", "1"), Ok(Stored::Updated));
+    }
+
+    #[test]
+    fn a_name_is_claimed_once() {
+        let store = MemoryStore::new(9, 1000);
+        let put = |value: &'static str| store.set(b"x/rpc_meta/h", Bytes::from_static(value.as_bytes()));
+        assert_eq!(put("1"), Ok(Stored::Updated));
+        assert_eq!(put("1"), Ok(Stored::Unchanged));
+        assert_eq!(put("2"), Err(MetadataError::Duplicate));
+        assert!(store.remove(b"x/rpc_meta/h"));
+        assert_eq!(put("2"), Ok(Stored::Updated));
+    }
+}

@@ -1,0 +1,254 @@
+//! Turns counters and gauges into Prometheus metric families.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
+
+use super::gauges::{Gauges, resident_bytes};
+use super::reference::{ABSENT_COUNTERS, ABSENT_GAUGES, BATCHES, SINGLES};
+use super::rpc::RpcCounts;
+use super::{Counters, Metrics};
+use crate::wire::functions::Function;
+
+/// All families, the reference's first and in its order as far as it makes sense.
+pub(super) fn collect(metrics: &Metrics, gauges: &Gauges) -> Vec<MetricFamily> {
+    let mut families = Families(Vec::with_capacity(192));
+    families.state(gauges);
+    families.value_sizes(metrics);
+    families.reference_rpcs(metrics);
+    families.events(&metrics.counters);
+    for (name, help) in ABSENT_GAUGES {
+        families.gauge(name, help, 0.0);
+    }
+    for (name, help) in ABSENT_COUNTERS {
+        families.counter(name, help, 0);
+    }
+    families.ours(metrics, gauges);
+    families.0
+}
+
+struct Families(Vec<MetricFamily>);
+
+impl Families {
+    fn state(&mut self, gauges: &Gauges) {
+        self.gauge("master_allocated_bytes", "Bytes given out to objects", gauges.allocated_bytes as f64);
+        self.gauge("master_total_capacity_bytes", "Bytes of mounted segments", gauges.capacity_bytes as f64);
+        if !gauges.segments.is_empty() {
+            let samples = |read: fn(&super::SegmentGauges) -> u64| {
+                let of = |segment| gauge(read(segment) as f64, vec![label("segment", &segment.name)]);
+                gauges.segments.iter().map(of).collect()
+            };
+            self.family(
+                "segment_allocated_bytes",
+                "Bytes given out to objects, by segment name",
+                MetricType::GAUGE,
+                samples(|segment| segment.allocated_bytes),
+            );
+            self.family(
+                "segment_total_capacity_bytes",
+                "Bytes mounted, by segment name",
+                MetricType::GAUGE,
+                samples(|segment| segment.capacity_bytes),
+            );
+        }
+        self.gauge("master_key_count", "Objects, unfinished ones included", gauges.keys as f64);
+        self.gauge("master_soft_pin_key_count", "Objects with a soft pin", gauges.soft_pinned_keys as f64);
+        self.gauge("master_active_clients", "Clients that are alive", gauges.clients as f64);
+        self.gauge("mem_cache_nums_", "Objects with a replica in memory", gauges.memory_keys as f64);
+        self.gauge(
+            "master_put_start_discarded_staging_size",
+            "Bytes of unfinished puts that are not given out again yet",
+            gauges.discarded_bytes as f64,
+        );
+        let id = gauges.sequence_id as f64;
+        self.gauge("ha_oplog_last_sequence_id", "Sequence id of the last record that was written", id);
+        self.gauge("ha_oplog_applied_sequence_id", "Sequence id of the last record that was applied", id);
+    }
+
+    fn value_sizes(&mut self, metrics: &Metrics) {
+        let (buckets, count, sum) = metrics.value_sizes.snapshot();
+        let bucket = |(bound, count): (u64, u64)| {
+            let mut bucket = Bucket::default();
+            bucket.set_upper_bound(bound as f64);
+            bucket.set_cumulative_count(count);
+            bucket
+        };
+        let mut histogram = Histogram::default();
+        histogram.set_bucket(buckets.into_iter().map(bucket).collect());
+        histogram.set_sample_count(count);
+        histogram.set_sample_sum(sum as f64);
+        let mut metric = Metric::default();
+        metric.set_histogram(histogram);
+        let help = "Sizes of the values of new objects";
+        self.family("master_value_size_bytes", help, MetricType::HISTOGRAM, vec![metric]);
+    }
+
+    fn reference_rpcs(&mut self, metrics: &Metrics) {
+        for family in SINGLES {
+            self.requests_and_failures(family.name, family.counts(&metrics.rpc));
+        }
+        for family in BATCHES {
+            let counts = family.counts(&metrics.rpc);
+            self.requests_and_failures(family.name, counts);
+            for (suffix, help, count) in [
+                ("partial_successes", "Batches of which some items failed", counts.partial_successes),
+                ("items", "Items in all batches", counts.items),
+                ("failed_items", "Items that failed", counts.failed_items),
+            ] {
+                self.counter(&format!("master_{}_{suffix}_total", family.name), help, count);
+            }
+        }
+    }
+
+    fn requests_and_failures(&mut self, name: &str, counts: RpcCounts) {
+        self.counter(&format!("master_{name}_requests_total"), "Calls that were received", counts.requests);
+        self.counter(&format!("master_{name}_failures_total"), "Calls that failed", counts.failures);
+    }
+
+    fn events(&mut self, counters: &Counters) {
+        let table: [(&str, &str, &AtomicU64); 12] = [
+            (
+                "master_put_start_alloc_failures_total",
+                "Puts that found no memory",
+                &counters.put_start_alloc_failures,
+            ),
+            (
+                "master_put_start_partial_allocations_total",
+                "Puts that got fewer replicas than they asked for",
+                &counters.put_start_partial_allocations,
+            ),
+            ("mem_cache_hit_nums_", "Look-ups answered with a replica in memory", &counters.memory_hits),
+            (
+                "mem_cache_hit_bytes_total",
+                "Bytes of the objects in these answers",
+                &counters.memory_hit_bytes,
+            ),
+            ("valid_get_nums_", "Look-ups answered with a replica", &counters.valid_gets),
+            ("total_get_nums_", "Look-ups of replicas, by key", &counters.gets),
+            (
+                "master_successful_evictions_total",
+                "Rounds of eviction that freed something",
+                &counters.successful_evictions,
+            ),
+            ("master_attempted_evictions_total", "Rounds of eviction", &counters.attempted_evictions),
+            ("master_evicted_key_count", "Objects that were evicted", &counters.evicted_keys),
+            ("master_evicted_size_bytes", "Bytes that eviction freed", &counters.evicted_bytes),
+            (
+                "master_put_start_discard_cnt",
+                "Unfinished puts that were dropped",
+                &counters.put_start_discards,
+            ),
+            (
+                "master_put_start_release_cnt",
+                "Dropped puts whose memory is free",
+                &counters.put_start_releases,
+            ),
+        ];
+        for (name, help, counter) in table {
+            self.counter(name, help, counter.load(Relaxed));
+        }
+    }
+
+    fn ours(&mut self, metrics: &Metrics, gauges: &Gauges) {
+        let build = vec![label("version", env!("CARGO_PKG_VERSION"))];
+        self.family(
+            "moonkeeper_build_info",
+            "Always 1; the version is in the label",
+            MetricType::GAUGE,
+            vec![gauge(1.0, build)],
+        );
+        let (waiting, processing) = gauges.tasks;
+        // A double holds 48 bits exactly; enough to see two masters differ.
+        let digest = gauges.digest & 0xffff_ffff_ffff;
+        for (name, help, value) in [
+            ("moonkeeper_uptime_seconds", "Time since the process started", gauges.uptime.as_secs_f64()),
+            ("moonkeeper_connections", "Open connections of Mooncake clients", gauges.connections as f64),
+            ("moonkeeper_objects", "Objects, unfinished ones included", gauges.keys as f64),
+            ("moonkeeper_sequence_id", "The last applied sequence id", gauges.sequence_id as f64),
+            ("moonkeeper_digest_low_bits", "The low 48 bits of the state's digest", digest as f64),
+            ("moonkeeper_pending_tasks", "Tasks that wait for a client", waiting as f64),
+            ("moonkeeper_processing_tasks", "Tasks that clients work on", processing as f64),
+        ] {
+            self.gauge(name, help, value);
+        }
+        if let Some(bytes) = resident_bytes() {
+            self.gauge("moonkeeper_resident_memory_bytes", "Memory of this process", bytes as f64);
+        }
+        let counters = &metrics.counters;
+        for (name, help, counter) in [
+            (
+                "moonkeeper_accepted_connections_total",
+                "Connections that clients have opened",
+                &counters.accepted_connections,
+            ),
+            (
+                "moonkeeper_expired_clients_total",
+                "Clients that were taken for gone",
+                &counters.expired_clients,
+            ),
+            (
+                "moonkeeper_malformed_requests_total",
+                "Requests that could not be understood",
+                &counters.malformed_requests,
+            ),
+        ] {
+            self.counter(name, help, counter.load(Relaxed));
+        }
+        for (name, help, read) in [
+            ("moonkeeper_rpc_requests_total", "Calls by RPC", (|c| c.requests) as fn(RpcCounts) -> u64),
+            ("moonkeeper_rpc_failures_total", "Calls that failed, by RPC", |c| c.failures),
+            ("moonkeeper_rpc_items_total", "Items of batches, by RPC", |c| c.items),
+            ("moonkeeper_rpc_failed_items_total", "Items of batches that failed, by RPC", |c| c.failed_items),
+        ] {
+            let is_about_items = name.contains("items");
+            let samples = Function::ALL
+                .iter()
+                .filter(|rpc| !is_about_items || rpc.name().starts_with("Batch"))
+                .map(|rpc| counter(read(metrics.rpc.counts(**rpc)), vec![label("rpc", rpc.name())]))
+                .collect();
+            self.family(name, help, MetricType::COUNTER, samples);
+        }
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: f64) {
+        self.family(name, help, MetricType::GAUGE, vec![gauge(value, Vec::new())]);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.family(name, help, MetricType::COUNTER, vec![counter(value, Vec::new())]);
+    }
+
+    fn family(&mut self, name: &str, help: &str, kind: MetricType, samples: Vec<Metric>) {
+        let mut family = MetricFamily::default();
+        family.set_name(name.to_owned());
+        family.set_help(help.to_owned());
+        family.set_field_type(kind);
+        family.set_metric(samples);
+        self.0.push(family);
+    }
+}
+
+fn gauge(value: f64, labels: Vec<LabelPair>) -> Metric {
+    let mut gauge = Gauge::default();
+    gauge.set_value(value);
+    let mut metric = Metric::default();
+    metric.set_gauge(gauge);
+    metric.set_label(labels);
+    metric
+}
+
+fn counter(value: u64, labels: Vec<LabelPair>) -> Metric {
+    let mut counter = Counter::default();
+    counter.set_value(value as f64);
+    let mut metric = Metric::default();
+    metric.set_counter(counter);
+    metric.set_label(labels);
+    metric
+}
+
+fn label(name: &str, value: &str) -> LabelPair {
+    let mut label = LabelPair::default();
+    label.set_name(name.to_owned());
+    label.set_value(value.to_owned());
+    label
+}
