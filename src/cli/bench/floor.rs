@@ -88,11 +88,17 @@ impl Replies {
     }
 }
 
-/// Serves until the process is ended; says first where.
-pub(super) async fn serve(address: SocketAddr, batch: u32) -> Result<(), BenchError> {
+/// Listens, says where, and serves until the process is ended.
+pub(super) async fn run(address: SocketAddr, batch: u32) -> Result<(), BenchError> {
     let io = |source| BenchError::Io { what: "cannot listen", source };
     let listener = TcpListener::bind(address).await.map_err(io)?;
     println!("{}", listener.local_addr().map_err(io)?);
+    serve(listener, batch).await;
+    Ok(())
+}
+
+/// Serves for ever.
+pub(super) async fn serve(listener: TcpListener, batch: u32) {
     let replies = Arc::new(Replies::new(batch as usize));
     loop {
         // A connection that could not be taken is the peer's loss.

@@ -1,16 +1,19 @@
 //! `moonkeeper bench`: load for a master, ours or the reference, and a floor to compare both with.
 //!
 //! `load` keeps a number of calls outstanding on a number of connections and says what they took; `memory` says what
-//! objects cost; `floor` is the cheapest server there can be on the same runtime. Each prints one line of JSON.
-//! `benches/compare.py` drives all three.
+//! objects cost, `eviction` what removing them costs the engine; `floor` is the cheapest server there can be on the same
+//! runtime. Each prints one line of JSON. `benches/compare.py` drives them all.
 
 mod calls;
+mod eviction;
 mod floor;
 mod latency;
 mod load;
 mod memory;
 mod process;
 mod session;
+#[cfg(test)]
+mod tests;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -57,6 +60,8 @@ enum Command {
     Load(LoadArguments),
     /// Puts objects, removes them, and says what the master's memory did
     Memory(MemoryArguments),
+    /// Evicts a thousand of a hundred thousand and of a million objects, without a network
+    Eviction,
     /// Serves fixed replies: what framing and the runtime cost alone
     #[command(hide = true)]
     Floor {
@@ -149,6 +154,7 @@ pub fn main(args: &[String]) -> ExitCode {
         Command::Load(LoadArguments { target, .. }) | Command::Memory(MemoryArguments { target, .. }) => {
             target.threads
         }
+        Command::Eviction => 1,
         Command::Floor { .. } => cores.min(16),
     };
     let mut builder = match threads {
@@ -172,7 +178,8 @@ async fn run(command: Command) -> Result<(), BenchError> {
     let report = match command {
         Command::Load(arguments) => load::measure(&arguments).await?,
         Command::Memory(arguments) => memory::measure(&arguments).await?,
-        Command::Floor { address, batch } => return floor::serve(address, batch).await,
+        Command::Eviction => eviction::measure()?,
+        Command::Floor { address, batch } => return floor::run(address, batch).await,
     };
     println!("{report}");
     Ok(())
