@@ -15,6 +15,7 @@ Usage: moonkeeper COMMAND [OPTIONS]
 
 Commands:
   master    serve Mooncake clients; takes the flags of mooncake_master
+  bench     make load for a master and say what it took
   help      print this text
 
 Examples:
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         return cli::master::main(&args);
     }
     match args.first().map(String::as_str) {
+        Some("bench") => cli::bench::main(&args[1..]),
         Some("master") => cli::master::main(&args[1..]),
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");

@@ -1,0 +1,186 @@
+//! `moonkeeper bench`: load for a master, ours or the reference, and a floor to compare both with.
+//!
+//! `load` keeps a number of calls outstanding on a number of connections and says what they took; `memory` says what
+//! objects cost, `eviction` what removing them costs the engine; `floor` is the cheapest server there can be on the same
+//! runtime. Each prints one line of JSON. `benches/compare.py` drives them all.
+
+mod calls;
+mod eviction;
+mod floor;
+mod latency;
+mod load;
+mod memory;
+mod process;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use calls::Scenario;
+
+/// Why a benchmark could not be run.
+#[derive(Debug, thiserror::Error)]
+enum BenchError {
+    /// The master could not be reached, or did not answer.
+    #[error(transparent)]
+    Client(#[from] crate::wire::client::ClientError),
+    /// The master refused something that has to work before anything can be measured.
+    #[error("the master answered {code} to {call}")]
+    Refused { call: &'static str, code: i32 },
+    /// A connection broke, or a port could not be opened.
+    #[error("{what}: {source}")]
+    Io { what: &'static str, source: std::io::Error },
+    /// The other end does not speak the protocol.
+    #[error("not a reply: {0}")]
+    Frame(#[from] crate::wire::frame::FrameError),
+    /// There is no such process, or nothing can be read about it.
+    #[error("cannot read what process {0} has used")]
+    Process(u32),
+    /// Every call has to fit the keys that there are.
+    #[error("there are fewer keys than a call names")]
+    TooFewKeys,
+}
+
+/// Load for a master, and what it took
+#[derive(Debug, Parser)]
+#[command(name = "moonkeeper bench", disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Calls a master as often as it answers
+    Load(LoadArguments),
+    /// Puts objects, removes them, and says what the master's memory did
+    Memory(MemoryArguments),
+    /// Evicts a thousand of a hundred thousand and of a million objects, without a network
+    Eviction,
+    /// Serves fixed replies: what framing and the runtime cost alone
+    #[command(hide = true)]
+    Floor {
+        /// Where to listen
+        #[arg(long, default_value = "127.0.0.1:0")]
+        address: SocketAddr,
+        /// Keys in a batch
+        #[arg(long, default_value_t = 128)]
+        batch: u32,
+    },
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+struct Target {
+    /// The master's RPC address
+    #[arg(long, default_value = "127.0.0.1:50051")]
+    address: SocketAddr,
+    /// The master's process, to say what it used
+    #[arg(long)]
+    pid: Option<u32>,
+    /// Connections
+    #[arg(long, default_value_t = 8)]
+    connections: u32,
+    /// Operations outstanding on each connection
+    #[arg(long, default_value_t = 8)]
+    outstanding: u32,
+    /// Keys in a batch
+    #[arg(long, default_value_t = 128)]
+    batch: u32,
+    /// Bytes of a value
+    #[arg(long, default_value_t = 4096)]
+    value_length: u64,
+    /// Gibibytes of the segment that is mounted for the objects
+    #[arg(long, default_value_t = 64)]
+    segment_gib: u64,
+    /// Threads that make the load
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+}
+
+#[derive(Debug, Args)]
+struct LoadArguments {
+    #[command(flatten)]
+    target: Target,
+    /// What is called
+    #[arg(long)]
+    scenario: Scenario,
+    /// Objects that there are to read
+    #[arg(long, default_value_t = 20_000)]
+    keys: u64,
+    /// Seconds that are measured
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Seconds before that
+    #[arg(long, default_value_t = 0.5)]
+    warm_up: f64,
+}
+
+#[derive(Debug, Args)]
+struct MemoryArguments {
+    #[command(flatten)]
+    target: Target,
+    /// Objects to put
+    #[arg(long, default_value_t = 200_000)]
+    objects: u64,
+    /// Seconds that the master has to give memory back
+    #[arg(long, default_value_t = 15.0)]
+    settle: f64,
+}
+
+/// Seconds from the command line; what makes no sense is 0.
+fn seconds(number: f64) -> Duration {
+    Duration::try_from_secs_f64(number).unwrap_or_default()
+}
+
+/// Runs a benchmark.
+#[must_use]
+pub fn main(args: &[String]) -> ExitCode {
+    let name = std::iter::once("moonkeeper bench");
+    let arguments = match Arguments::try_parse_from(name.chain(args.iter().map(String::as_str))) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // A broken pipe is nothing to complain about.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = match &arguments.command {
+        Command::Load(LoadArguments { target, .. }) | Command::Memory(MemoryArguments { target, .. }) => {
+            target.threads
+        }
+        Command::Eviction => 1,
+        Command::Floor { .. } => cores.min(16),
+    };
+    let mut builder = match threads {
+        0 | 1 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let result = match builder.worker_threads(threads.max(1)).enable_all().build() {
+        Ok(runtime) => runtime.block_on(run(arguments.command)),
+        Err(source) => Err(BenchError::Io { what: "cannot start threads", source }),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("moonkeeper bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(command: Command) -> Result<(), BenchError> {
+    let report = match command {
+        Command::Load(arguments) => load::measure(&arguments).await?,
+        Command::Memory(arguments) => memory::measure(&arguments).await?,
+        Command::Eviction => eviction::measure()?,
+        Command::Floor { address, batch } => return floor::run(address, batch).await,
+    };
+    println!("{report}");
+    Ok(())
+}

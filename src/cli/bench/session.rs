@@ -1,0 +1,95 @@
+//! A client of the master that offers memory for the objects of a benchmark and stays alive while it runs.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+
+use super::BenchError;
+use super::calls::TENANT;
+use crate::wire::client::Client;
+use crate::wire::functions::rpc;
+use crate::wire::messages::{
+    MountSegmentRequest, ReMountSegmentRequest, RemoveAllRequest, Segment, UnmountSegmentRequest,
+};
+use crate::wire::struct_pack::Form;
+use crate::wire::types::{ErrorCode, Uuid};
+
+/// How often real clients ping.
+const PING: Duration = Duration::from_secs(1);
+
+pub(super) struct Session {
+    client: Arc<Client>,
+    pub(super) id: Uuid,
+    segment: Uuid,
+    pings: JoinHandle<()>,
+}
+
+impl Session {
+    /// Mounts a segment of `size` bytes, makes the client known, and goes on to ping.
+    pub(super) async fn open(address: SocketAddr, size: u64) -> Result<Self, BenchError> {
+        let client = Arc::new(Client::connect(address, Form::Long).await?);
+        let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
+        let id = Uuid { first: now, second: u64::from(std::process::id()) };
+        let segment_id = Uuid { first: id.second, second: id.first };
+        let segment = Segment {
+            id: segment_id,
+            name: b"moonkeeper-bench",
+            base: 1 << 32,
+            size,
+            te_endpoint: b"127.0.0.1:17001",
+            protocol: b"tcp",
+            host_id: b"",
+        };
+        let mounted =
+            client.call_typed::<rpc::MountSegment>(&MountSegmentRequest { segment, client_id: id }).await?;
+        succeeded("MountSegment", mounted.value())?;
+        let again = ReMountSegmentRequest { segments: vec![segment], client_id: id };
+        let mounted = client.call_typed::<rpc::ReMountSegment>(&again).await?;
+        succeeded("ReMountSegment", mounted.value())?;
+        let pings = tokio::spawn(ping(Arc::clone(&client), id));
+        Ok(Self { client, id, segment: segment_id, pings })
+    }
+
+    /// Removes every object of the master.
+    pub(super) async fn remove_all(&self) -> Result<(), BenchError> {
+        self.client
+            .call_typed::<rpc::RemoveAll>(&RemoveAllRequest { force: true, tenant_id: TENANT })
+            .await?;
+        Ok(())
+    }
+
+    /// Leaves the master as it was.
+    pub(super) async fn close(self) -> Result<(), BenchError> {
+        self.remove_all().await?;
+        let request = UnmountSegmentRequest { segment_id: self.segment, client_id: self.id };
+        self.client.call_typed::<rpc::UnmountSegment>(&request).await?;
+        Ok(())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.pings.abort();
+    }
+}
+
+fn succeeded<E>(call: &'static str, answer: Result<Result<(), ErrorCode>, E>) -> Result<(), BenchError> {
+    match answer {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(code)) => Err(BenchError::Refused { call, code: code.0 }),
+        Err(_) => Err(BenchError::Refused { call, code: ErrorCode::INTERNAL_ERROR.0 }),
+    }
+}
+
+/// Pings until the connection ends; what is lost then shows as errors of the load.
+async fn ping(client: Arc<Client>, id: Uuid) {
+    let mut ticks = tokio::time::interval(PING);
+    loop {
+        ticks.tick().await;
+        if client.call_typed::<rpc::Ping>(&id).await.is_err() {
+            return;
+        }
+    }
+}
