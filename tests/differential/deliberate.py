@@ -46,6 +46,16 @@ DELIBERATE = [
         lambda call, left, right: call.name in ("PutStart", "UpsertStart")
         and left == ("rpc error", 10, "vector::reserve"),
     ),
+    Deliberate(
+        "foreign-unmount",
+        "a client whose last segment was unmounted under another client's id has no segments, as otherwise",
+        _false,
+    ),
+    Deliberate(
+        "stale-grace-deadlines",
+        "the end of a grace period concerns the mount it was asked for, not a later one of the same segment",
+        _false,
+    ),
 ]
 
 

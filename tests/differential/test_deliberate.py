@@ -7,7 +7,7 @@ from deliberate import DELIBERATE
 from messages import ALL, TENANT, config, meta
 from pair import self_comparison
 from rpc import RpcError
-from scenario import A
+from scenario import A, B, segment_message
 from struct_pack import Err, Ok
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
@@ -67,3 +67,27 @@ def test_absurd_replica_counts(scenario):
         reference, *ours = answers(s, "PutStart", A, "k", 10, config(1 << 62), TENANT)
         assert reference == (10, "vector::reserve")
         assert all(isinstance(answer, Ok) and len(answer.value) == 1 for answer in ours)
+
+
+def test_foreign_unmount(scenario):
+    with scenario() as s:
+        s.mount(1)
+        answers(s, "UnmountSegment", (1, 1), B)
+        reference, *ours = answers(s, "BatchQueryIp", [A])
+        assert reference == Ok([(A, [])])
+        assert all(answer == Ok([]) for answer in ours)
+        reference, *ours = answers(s, "GracefulUnmountSegment", (1, 1), A, 5)
+        assert reference == Err(-600)
+        assert all(answer == Err(-101) for answer in ours)
+
+
+def test_stale_grace_deadlines(scenario):
+    with scenario() as s:
+        s.mount(1)
+        answers(s, "GracefulUnmountSegment", (1, 1), A, 300)
+        answers(s, "UnmountSegment", (1, 1), A)
+        answers(s, "MountSegment", segment_message(1), A)
+        s.rest(1.0)
+        reference, *ours = answers(s, "QuerySegmentStatusById", (1, 1))
+        assert reference == Err(-101)
+        assert all(answer == Ok(1) for answer in ours)
