@@ -146,6 +146,6 @@ mod tests {
             assert_eq!(address_of(attribute, "lo"), None);
         }
         assert_eq!(search(&message, "lo").unwrap(), Search::More);
-        assert_eq!(search(&message[..10], "lo").is_ok(), false);
+        assert!(search(&message[..10], "lo").is_err());
     }
 }

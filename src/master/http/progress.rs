@@ -73,3 +73,25 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Progress<S> {
         self.watch(cx, result)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn fails_only_when_nothing_moves() {
+        let (near, mut far) = duplex(4);
+        let mut near = Progress::new(near, Duration::from_millis(50));
+        let mut buffer = [0; 4];
+        far.write_all(b"abcd").await.unwrap();
+        near.read_exact(&mut buffer).await.unwrap();
+        assert_eq!(near.read(&mut buffer).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+
+        // The other side takes four bytes and then no more.
+        let (near, _far) = duplex(4);
+        let mut near = Progress::new(near, Duration::from_millis(50));
+        assert_eq!(near.write_all(b"abcdefgh").await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+}

@@ -204,7 +204,7 @@ impl Families {
             let samples = Function::ALL
                 .iter()
                 .filter(|rpc| !is_about_items || rpc.name().starts_with("Batch"))
-                .map(|rpc| counter(read(metrics.rpc.counts(**rpc)), vec![label("rpc", rpc.name())]))
+                .map(|rpc| counter(read(metrics.rpc.counts(*rpc)), vec![label("rpc", rpc.name())]))
                 .collect();
             self.family(name, help, MetricType::COUNTER, samples);
         }
