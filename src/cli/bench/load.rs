@@ -197,7 +197,7 @@ impl Connection {
             under_way: 0,
             output: Vec::new(),
             tally: Tally { operations: 0, errors: 0, latencies: Latencies::new() },
-            random: 0x9e37_79b9_7f4a_7c15 * (u64::from(number) + 1),
+            random: 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(u64::from(number) + 1),
             plan,
         })
     }
