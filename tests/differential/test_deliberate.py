@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 from deliberate import DELIBERATE
-from messages import ALL, TENANT, config, meta
+from calls import TaskRef
+from messages import ALL, MIB, SUCCESS, TENANT, config, meta
 from pair import self_comparison
 from rpc import RpcError
 from scenario import A, B, segment_message
@@ -91,3 +92,24 @@ def test_stale_grace_deadlines(scenario):
         reference, *ours = answers(s, "QuerySegmentStatusById", (1, 1))
         assert reference == Err(-101)
         assert all(answer == Ok(1) for answer in ours)
+
+
+def test_failed_upserts(scenario):
+    with scenario() as s:
+        s.mount(1)
+        s.put(A, "k", hard_pin=True)
+        s.start(B, "k", 100 * MIB, replicas=3, upsert=True, preferred=["seg1"])
+        reference, *ours = answers(s, "GetReplicaList", "k", TENANT)
+        assert reference == Err(-704)
+        assert all(isinstance(answer, Ok) for answer in ours)
+
+
+def test_pending_slots(scenario):
+    with scenario(max_total_pending_tasks=1) as s:
+        s.mount(1, 2)
+        s.put(A, "k")
+        s("CreateCopyTask", "k", TENANT, ["seg2"], token=1)
+        s("MarkTaskToComplete", A, (TaskRef(1), SUCCESS, "never fetched"), expect=Ok(None))
+        reference, *ours = answers(s, "CreateCopyTask", "k", TENANT, ["seg2"])
+        assert reference == Err(-1401)
+        assert all(isinstance(answer, Ok) for answer in ours)

@@ -220,15 +220,6 @@ def test_upsert_with_another_size(scenario):
         s.get("k", expect=Err(-704))
 
 
-def test_upsert_that_finds_no_room_drops_the_old_object(scenario):
-    with scenario() as s:
-        s.mount(1)
-        s.put(A, "k", hard_pin=True)
-        s.start(B, "k", 100 * MIB, replicas=3, upsert=True, preferred=["seg1"])
-        s.get("k", expect=Err(-704))
-        s.start(B, "k", 10)
-
-
 def test_upsert_preempts(scenario):
     with scenario() as s:
         s.mount(1, 2, 3)
