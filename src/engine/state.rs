@@ -21,7 +21,7 @@ pub struct Engine {
     pub(super) shards: Box<[Shard]>,
     pub(super) clients: RwLock<Clients>,
     pub(super) segments: RwLock<HashMap<SegmentNumber, Arc<Segment>>>,
-    pub(super) metadata: RwLock<HashMap<Box<[u8]>, (Arc<[u8]>, SequenceId)>>,
+    pub(super) metadata: RwLock<HashMap<Box<[u8]>, Entry>>,
     core: Mutex<Core>,
     applied: AtomicU64,
     log: Option<Box<dyn Log>>,
@@ -30,6 +30,9 @@ pub struct Engine {
     /// Counts for metrics.
     pub counts: Counts,
 }
+
+/// The value of an entry of the metadata server, and the record that made it.
+type Entry = (Arc<[u8]>, SequenceId);
 
 /// Where the records of a primary go, in order, while the sequencer is held: it must not wait.
 pub trait Log: Send + Sync + std::fmt::Debug {
