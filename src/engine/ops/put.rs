@@ -216,7 +216,7 @@ impl Sequencer<'_> {
             }
             return Answer::ok((), self.commit(&Record::End { object: found.object, checksum }));
         }
-        let complete = self.view(found.handle, |object| object.is_complete()) == Some(true);
+        let complete = self.view(found.handle, |object| object.is_written()) == Some(true);
         if complete && types == ReplicaTypes::Memory {
             Answer::ok((), found.object.after)
         } else {

@@ -1,7 +1,7 @@
 //! Removing objects.
 
 use super::find::Found;
-use crate::engine::object::{Object, ReplicaStatus};
+use crate::engine::object::Object;
 use crate::engine::record::{ObjectRef, Record, RemoveSource};
 use crate::engine::shard::{Handle, SHARDS};
 use crate::engine::state::{Engine, Sequencer};
@@ -132,9 +132,7 @@ impl Sequencer<'_> {
         let now = self.now;
         let may_go = self.view(found.handle, |object| {
             let there = |object: &Object| {
-                object.replicas().any(|replica| {
-                    replica.status == ReplicaStatus::Complete && *replica.segment.name == *segment_name
-                })
+                object.replicas().any(|replica| replica.is_readable() && *replica.segment.name == *segment_name)
             };
             self.core.writers.id(object.client) == client
                 && object.lease() <= now
