@@ -27,8 +27,6 @@ class Call:
     arguments: tuple
     #: name under which the id of the task created by this call is remembered
     token: int | None = None
-    #: seconds to wait afterwards, for work that the masters do in the background
-    settle: float = 0.0
     #: the placement of replicas was left to the master and is not compared
     loose: bool = False
 

@@ -74,6 +74,10 @@ class Ledger:
             return self._census(answer.value)
         return []
 
+    def has_mounted(self, identity):
+        """Whether a segment of this id was mounted, and not unmounted since."""
+        return identity in self._identities
+
     def forget(self):
         """Anything may have been freed: an eviction, a client that expired."""
         self._live.clear()

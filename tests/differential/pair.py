@@ -18,10 +18,10 @@ from rpc import RpcError
 from struct_pack import Ok
 
 
-# An unmount takes segments away at once, but objects are swept behind it, and
-# only the calls that count objects can tell. They are kept this long behind.
+# An unmount takes segments away at once, but what lay on them is swept behind
+# it, and some calls can tell: a count of removals, a put over an unfinished
+# one. Calls about objects are kept this long behind.
 _SWEEP_SECONDS = 0.1
-_COUNTING = {"RemoveAll", "RemoveByRegex"}
 _UNMOUNT_DEADLINE_SECONDS = 3.0
 
 
@@ -92,7 +92,7 @@ class Pair:
 
     def call(self, call):
         """Send one call to both; returns the raw answers or raises Difference."""
-        if call.name in _COUNTING and not self._swept:
+        if not self._swept and call.keys() != set():
             time.sleep(_SWEEP_SECONDS)
             self._swept = True
         answers = [side.send(call) for side in self.sides]
@@ -115,10 +115,8 @@ class Pair:
 
     def _settle(self, call):
         """Wait for what the masters do after they have answered."""
-        if call.settle:
-            time.sleep(call.settle)
         if call.name in ("UnmountSegment", "GracefulUnmountSegment"):
-            self._swept = False
+            self._swept &= not self.left.ledger.has_mounted(call.arguments[0])
         if call.name == "GracefulUnmountSegment" and call.arguments[2] == 0:
             for side in self.sides:
                 self._await_unmounted(side, call.arguments[0])

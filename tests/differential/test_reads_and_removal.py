@@ -13,7 +13,7 @@ def test_reads_of_every_state(scenario):
         s.start(A, "writing")
         s.put(A, "whole", replicas=2)
         s.put(A, "lost", preferred=["seg2"])
-        s("UnmountSegment", (2, 2), B, settle=0.1)
+        s("UnmountSegment", (2, 2), B)
         for key in ("writing", "whole", "lost", "missing", ""):
             s("ExistKey", key, TENANT)
             s.get(key)
@@ -133,7 +133,7 @@ def test_replica_clear_during_a_copy(scenario):
         s.end(A, "m", ALL)
 
 
-def test_objects_of_an_unmounted_segment_are_gone_at_once(scenario):
+def test_objects_of_an_unmounted_segment_are_gone(scenario):
     with scenario() as s:
         s.mount(1, 2)
         for number in range(20):

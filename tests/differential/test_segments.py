@@ -21,7 +21,7 @@ def test_a_client_becomes_ready_by_remounting(scenario):
         s("Ping", B, expect=READY)
         s("QuerySegmentStatusById", (2, 2), expect=Ok(1))
         # Without segments a client stays what it was.
-        s("UnmountSegment", (1, 1), A, settle=0.05)
+        s("UnmountSegment", (1, 1), A)
         s("Ping", A, expect=READY)
 
 
@@ -97,7 +97,7 @@ def test_unmount(scenario):
         s.mount(1, 2)
         s("UnmountSegment", (7, 7), A, expect=OK)
         # The client is not checked.
-        s("UnmountSegment", (2, 2), A, expect=OK, settle=0.05)
+        s("UnmountSegment", (2, 2), A, expect=OK)
         s("QuerySegmentStatusById", (2, 2), expect=Err(-101))
         s("Ping", B, expect=READY)
         s("UnmountSegment", (2, 2), B, expect=OK)
@@ -133,7 +133,7 @@ def test_graceful_unmount(scenario):
         s("MoveStart", A, "k", TENANT, "seg2", "seg1", expect=Err(-1010))
         s("CreateCopyTask", "k", TENANT, ["seg1"], expect=Err(-1010))
         s("CreateMoveTask", "k", TENANT, "seg2", "seg1", expect=Err(-1010))
-        s("UnmountSegment", (1, 1), A, expect=OK, settle=0.05)
+        s("UnmountSegment", (1, 1), A, expect=OK)
         s("QuerySegmentStatusById", (1, 1), expect=Err(-101))
         s.get("k")
         s.get("same size", expect=Err(-704))

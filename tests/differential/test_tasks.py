@@ -81,7 +81,7 @@ def test_tasks_outlive_what_they_are_about(scenario):
         s.put(B, "removed", preferred=["seg2"])
         s("CreateCopyTask", "k", TENANT, ["seg3"], token=1)
         s("CreateCopyTask", "removed", TENANT, ["seg3"], token=2)
-        s("UnmountSegment", (1, 1), A, settle=0.05)
+        s("UnmountSegment", (1, 1), A)
         s.remove("removed")
         s("QueryTask", TaskRef(1))
         s("FetchTasks", A, 10)
