@@ -24,4 +24,4 @@ pub mod state;
 pub mod task;
 pub mod types;
 
-pub use state::{Engine, Sequencer};
+pub use state::{Engine, Log, Sequencer};

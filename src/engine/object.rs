@@ -207,6 +207,14 @@ impl Object {
         self.replicas().all(|replica| replica.status == ReplicaStatus::Complete)
     }
 
+    /// Whether every replica that is still there is written: those in unmounted segments do not count any more.
+    #[must_use]
+    pub fn is_written(&self) -> bool {
+        self.replicas()
+            .filter(|replica| replica.segment.is_alive())
+            .all(|replica| replica.status == ReplicaStatus::Complete)
+    }
+
     /// What few objects have, made if it is not there.
     pub fn extra_mut(&mut self) -> &mut Extra {
         self.extra.get_or_insert_with(Box::default)

@@ -21,13 +21,23 @@ pub struct Engine {
     pub(super) shards: Box<[Shard]>,
     pub(super) clients: RwLock<Clients>,
     pub(super) segments: RwLock<HashMap<SegmentNumber, Arc<Segment>>>,
-    pub(super) metadata: RwLock<HashMap<Box<[u8]>, (Arc<[u8]>, SequenceId)>>,
+    pub(super) metadata: RwLock<HashMap<Box<[u8]>, Entry>>,
     core: Mutex<Core>,
     applied: AtomicU64,
+    log: Option<Box<dyn Log>>,
     /// What the operator set.
     pub rules: Rules,
     /// Counts for metrics.
     pub counts: Counts,
+}
+
+/// The value of an entry of the metadata server, and the record that made it.
+type Entry = (Arc<[u8]>, SequenceId);
+
+/// Where the records of a primary go, in order, while the sequencer is held: it must not wait.
+pub trait Log: Send + Sync + std::fmt::Debug {
+    /// The next record, which is applied already.
+    fn append(&self, id: SequenceId, at: LogTime, record: &Record<'_>);
 }
 
 /// Counts for metrics. They follow the state but are not part of it.
@@ -95,9 +105,16 @@ impl Engine {
             metadata: RwLock::default(),
             core: Mutex::default(),
             applied: AtomicU64::new(0),
+            log: None,
             rules,
             counts: Counts::default(),
         }
+    }
+
+    /// An empty state whose records go to a log.
+    #[must_use]
+    pub fn with_log(rules: Rules, log: Box<dyn Log>) -> Self {
+        Self { log: Some(log), ..Self::new(rules) }
     }
 
     /// Waits for the right to change the state. Log time never goes back, whatever the clock says.
@@ -142,6 +159,9 @@ impl Sequencer<'_> {
     pub fn commit(&mut self, record: &Record<'_>) -> SequenceId {
         let id = self.next_id();
         self.apply(id, self.now, record);
+        if let Some(log) = &self.engine.log {
+            log.append(id, self.now, record);
+        }
         id
     }
 

@@ -200,3 +200,47 @@ impl MetadataStore for Admin {
         Box::pin(ready(Ok(deleted.is_some())))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::rules::Rules;
+
+    fn admin(entries: usize, bytes: usize) -> Admin {
+        Admin {
+            engine: Arc::new(Engine::new(Rules::default())),
+            clock: Clock::start(),
+            metrics: Metrics::new(),
+            connections: Arc::default(),
+            metadata_limits: MetadataLimits { entries, bytes },
+        }
+    }
+
+    async fn put(store: &Admin, key: &str, value: &'static str) -> Result<Stored, MetadataError> {
+        store.put(key.as_bytes(), Bytes::from_static(value.as_bytes())).await
+    }
+
+    #[tokio::test]
+    async fn metadata_is_bounded_and_counted() {
+        let store = admin(2, 20);
+        assert_eq!(put(&store, "a", "12345").await, Ok(Stored::Updated));
+        assert_eq!(put(&store, "b", "12345").await, Ok(Stored::Updated));
+        assert_eq!(put(&store, "c", "").await, Err(MetadataError::Full));
+        assert_eq!(put(&store, "a", "1234567890123").await, Ok(Stored::Updated));
+        assert_eq!(put(&store, "a", "12345678901234").await, Err(MetadataError::Full));
+        assert_eq!(store.delete(b"a").await, Ok(true));
+        assert_eq!(store.delete(b"a").await, Ok(false));
+        assert_eq!(put(&store, "c", "1234567890123").await, Ok(Stored::Updated));
+        assert_eq!(put(&store, "c", "12345678901234").await, Err(MetadataError::Full));
+    }
+
+    #[tokio::test]
+    async fn a_name_is_claimed_once() {
+        let store = admin(9, 1000);
+        assert_eq!(put(&store, "x/rpc_meta/h", "1").await, Ok(Stored::Updated));
+        assert_eq!(put(&store, "x/rpc_meta/h", "1").await, Ok(Stored::Unchanged));
+        assert_eq!(put(&store, "x/rpc_meta/h", "2").await, Err(MetadataError::Duplicate));
+        assert_eq!(store.delete(b"x/rpc_meta/h").await, Ok(true));
+        assert_eq!(put(&store, "x/rpc_meta/h", "2").await, Ok(Stored::Updated));
+    }
+}

@@ -1,10 +1,8 @@
 //! The optional metadata server: a small key-value store over HTTP in which transfer engines that were set up with
 //! `http://HOST:PORT/metadata` find each other.
 //!
-//! It answers as the reference's does. The entries are behind [`MetadataStore`], so that they can become records
-//! of the engine; [`MemoryStore`] keeps them in this process.
+//! It answers as the reference's does. The entries are behind [`MetadataStore`]: they are records of the engine.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +13,6 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
 use bytes::Bytes;
-use parking_lot::RwLock;
 use thiserror::Error;
 
 use super::http::{Answer, answer, query};
@@ -71,65 +68,6 @@ pub enum MetadataError {
 pub fn is_exclusive(key: &[u8]) -> bool {
     const MARK: &[u8] = b"rpc_meta";
     key.windows(MARK.len()).any(|part| part == MARK)
-}
-
-/// Entries in the memory of this process, bounded in number and bytes.
-#[derive(Debug)]
-pub struct MemoryStore {
-    max_entries: usize,
-    max_bytes: usize,
-    entries: RwLock<Entries>,
-}
-
-#[derive(Debug, Default)]
-struct Entries {
-    map: HashMap<Box<[u8]>, Bytes>,
-    bytes: usize,
-}
-
-impl MemoryStore {
-    /// An empty store with these bounds.
-    pub fn new(max_entries: usize, max_bytes: usize) -> MemoryStore {
-        MemoryStore { max_entries, max_bytes, entries: RwLock::default() }
-    }
-
-    fn set(&self, key: &[u8], value: Bytes) -> Result<Stored, MetadataError> {
-        let mut entries = self.entries.write();
-        let old = entries.map.get(key);
-        if let Some(old) = old.filter(|_| is_exclusive(key)) {
-            return if *old == value { Ok(Stored::Unchanged) } else { Err(MetadataError::Duplicate) };
-        }
-        let replaced = old.map(|old| key.len() + old.len());
-        let bytes = entries.bytes - replaced.unwrap_or(0) + key.len() + value.len();
-        if bytes > self.max_bytes || (replaced.is_none() && entries.map.len() >= self.max_entries) {
-            return Err(MetadataError::Full);
-        }
-        entries.bytes = bytes;
-        entries.map.insert(key.into(), value);
-        Ok(Stored::Updated)
-    }
-
-    fn remove(&self, key: &[u8]) -> bool {
-        let mut entries = self.entries.write();
-        let Some(value) = entries.map.remove(key) else { return false };
-        entries.bytes -= key.len() + value.len();
-        true
-    }
-}
-
-impl MetadataStore for MemoryStore {
-    fn get<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Option<Bytes>> {
-        let value = self.entries.read().map.get(key).cloned();
-        Box::pin(std::future::ready(value))
-    }
-
-    fn put<'a>(&'a self, key: &'a [u8], value: Bytes) -> Answer<'a, Result<Stored, MetadataError>> {
-        Box::pin(std::future::ready(self.set(key, value)))
-    }
-
-    fn delete<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<bool, MetadataError>> {
-        Box::pin(std::future::ready(Ok(self.remove(key))))
-    }
 }
 
 type Store = State<Arc<dyn MetadataStore>>;
@@ -210,36 +148,5 @@ async fn delete(State(store): Store, RawQuery(text): RawQuery) -> Response {
         Ok(true) => answer::plain(StatusCode::OK, "metadata deleted"),
         Ok(false) => not_found(),
         Err(error) => failed(error),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_store_is_bounded_and_keeps_count() {
-        let store = MemoryStore::new(2, 20);
-        let put =
-            |key: &str, value: &'static str| store.set(key.as_bytes(), Bytes::from_static(value.as_bytes()));
-        assert_eq!(put("a", "12345"), Ok(Stored::Updated));
-        assert_eq!(put("b", "12345"), Ok(Stored::Updated));
-        assert_eq!(put("c", ""), Err(MetadataError::Full));
-        assert_eq!(put("a", "1234567890123"), Ok(Stored::Updated));
-        assert_eq!(put("a", "12345678901234"), Err(MetadataError::Full));
-        assert!(store.remove(b"a") && !store.remove(b"a"));
-        assert_eq!(store.entries.read().bytes, 6);
-        assert_eq!(put("c", "1"), Ok(Stored::Updated));
-    }
-
-    #[test]
-    fn a_name_is_claimed_once() {
-        let store = MemoryStore::new(9, 1000);
-        let put = |value: &'static str| store.set(b"x/rpc_meta/h", Bytes::from_static(value.as_bytes()));
-        assert_eq!(put("1"), Ok(Stored::Updated));
-        assert_eq!(put("1"), Ok(Stored::Unchanged));
-        assert_eq!(put("2"), Err(MetadataError::Duplicate));
-        assert!(store.remove(b"x/rpc_meta/h"));
-        assert_eq!(put("2"), Ok(Stored::Updated));
     }
 }

@@ -108,7 +108,9 @@ pub async fn run(settings: &Settings, stop: watch::Receiver<bool>) -> Result<(),
         },
     };
     let client_ttl = settings.objects.client_ttl.as_millis() as u64;
-    tasks.spawn(Upkeep { engine, clock, liveness, metrics, client_ttl }.run(stop.clone()));
+    let forget_metadata =
+        settings.metadata_server.as_ref().is_some_and(|metadata| metadata.cleanup_on_timeout);
+    tasks.spawn(Upkeep { engine, clock, liveness, metrics, client_ttl, forget_metadata }.run(stop.clone()));
     server.serve(Arc::new(MasterService::new(handlers)), stop).await;
     // They end by the same word.
     tasks.join_all().await;

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use crate::engine::Engine;
+use crate::engine::types::{LogTime, Uuid};
 use crate::master::clock::Clock;
 use crate::master::liveness::Liveness;
 use crate::master::metrics::{Counters, Metrics};
@@ -34,6 +35,8 @@ pub struct Upkeep {
     pub metrics: Arc<Metrics>,
     /// How long a client may be silent, in milliseconds.
     pub client_ttl: u64,
+    /// Whether what a silent client told the metadata server goes with it.
+    pub forget_metadata: bool,
 }
 
 impl Upkeep {
@@ -106,13 +109,27 @@ impl Upkeep {
         let now = self.clock.now();
         for client in self.liveness.take_silent(now, self.client_ttl) {
             if self.engine.client(client).is_some() {
+                if self.forget_metadata {
+                    self.forget_metadata_of(client, now);
+                }
                 self.engine.sequencer(now).expire_client(client);
                 Counters::add(&self.metrics.counters.expired_clients, 1);
                 tracing::warn!(%client, "client expired, its segments are gone");
             }
         }
     }
+
+    fn forget_metadata_of(&self, client: Uuid, now: LogTime) {
+        for segment in self.engine.segments().iter().filter(|segment| segment.client == client) {
+            for prefix in METADATA_OF_A_SEGMENT {
+                self.engine.sequencer(now).delete_metadata(&[prefix, &segment.name].concat());
+            }
+        }
+    }
 }
+
+/// Where transfer engines keep what they say of a segment.
+const METADATA_OF_A_SEGMENT: [&[u8]; 2] = [b"mooncake/ram/", b"mooncake/rpc_meta/"];
 
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     // An error means that nobody can say so any more, which is the same word.

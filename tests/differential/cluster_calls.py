@@ -61,7 +61,11 @@ class ClusterCalls(Choices):
         return (0xBAD, 3)
 
     def _UnmountSegment(self):
-        return Call("UnmountSegment", (self._victim(), self._client()))
+        # Under its owner's name: what a stranger's unmount leaves behind is one
+        # of the deliberate differences.
+        identity = self._victim()
+        owner = next((plan.owner for plan in self.world.plans if plan.identity == identity), STRANGER)
+        return Call("UnmountSegment", (identity, owner))
 
     def _GracefulUnmountSegment(self):
         identity = self._victim()

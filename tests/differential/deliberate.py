@@ -46,6 +46,26 @@ DELIBERATE = [
         lambda call, left, right: call.name in ("PutStart", "UpsertStart")
         and left == ("rpc error", 10, "vector::reserve"),
     ),
+    Deliberate(
+        "foreign-unmount",
+        "a client whose last segment was unmounted under another client's id has no segments, as otherwise",
+        _false,
+    ),
+    Deliberate(
+        "failed-upserts",
+        "an upsert that finds no memory leaves the object that is there as it was",
+        _false,
+    ),
+    Deliberate(
+        "pending-slots",
+        "a task that ended before it was fetched no longer counts as waiting",
+        _false,
+    ),
+    Deliberate(
+        "stale-grace-deadlines",
+        "the end of a grace period concerns the mount it was asked for, not a later one of the same segment",
+        _false,
+    ),
 ]
 
 

@@ -3,15 +3,15 @@
 Only what the two may choose freely is taken out: addresses, replica ids, task
 ids and timestamps. Ids are not thrown away but renamed in the order in which
 they are first seen: task ids over the whole life of a master, replica ids
-within one answer. Maps and sets are sorted. Everything else is compared as it
-came.
+within one answer. Maps and sets are sorted, and so are the replicas of an
+existing object: where one was dropped, the reference moves another into its
+place at a moment of its own choosing. Everything else is compared as it came.
 """
 
 from rpc import RpcError
 from struct_pack import Err, Ok
 
-_REPLICA_LISTS = {"PutStart", "UpsertStart"}
-_REPLICA_LIST_BATCHES = {"BatchPutStart", "BatchUpsertStart"}
+_NEW_REPLICAS = {"PutStart", "BatchPutStart"}
 
 
 class Labels:
@@ -39,10 +39,10 @@ class Normaliser:
         return self._answer(name, answer, loose)
 
     def _answer(self, name, answer, loose):
-        if name in _REPLICA_LISTS:
-            return self._mapped(answer, lambda value: self._replicas(value, loose))
-        if name in _REPLICA_LIST_BATCHES:
-            return [self._mapped(item, lambda value: self._replicas(value, loose)) for item in answer]
+        if name in ("PutStart", "UpsertStart"):
+            return self._mapped(answer, lambda value: self._listed(name, value, loose))
+        if name in ("BatchPutStart", "BatchUpsertStart"):
+            return [self._mapped(item, lambda value: self._listed(name, value, loose)) for item in answer]
         if name == "GetReplicaList":
             return self._mapped(answer, lambda value: self._replica_answer(value, loose))
         if name == "BatchGetReplicaList":
@@ -50,7 +50,9 @@ class Normaliser:
         if name == "GetReplicaListByRegex":
             return self._mapped(
                 answer,
-                lambda found: [(key, self._replicas(value, loose)) for key, value in sorted(found, key=lambda i: i[0])],
+                lambda found: [
+                    (key, self._listed(name, value, loose)) for key, value in sorted(found, key=lambda i: i[0])
+                ],
             )
         if name in ("CopyStart", "DynamicReplicaCopyStart"):
             return self._mapped(
@@ -91,9 +93,14 @@ class Normaliser:
     def _replicas(self, descriptors, loose):
         return [self._replica(item, loose) for item in descriptors]
 
+    def _listed(self, name, descriptors, loose):
+        if name not in _NEW_REPLICAS:
+            descriptors = sorted(descriptors, key=_place)
+        return self._replicas(descriptors, loose)
+
     def _replica_answer(self, value, loose):
         replicas, lease_ttl, checksum = value
-        return (self._replicas(replicas, loose), lease_ttl, checksum)
+        return (self._listed("GetReplicaList", replicas, loose), lease_ttl, checksum)
 
     def _task_state(self, value):
         task, kind, status, created, updated, client, message = value
@@ -102,3 +109,12 @@ class Normaliser:
     def _assignment(self, value):
         task, kind, payload, _created, retries = value
         return (self.tasks(task), kind, payload, retries)
+
+
+def _place(descriptor):
+    """Sorts replicas by kind and place; by address last, which keeps ids apart."""
+    _, (alternative, body), status = descriptor
+    if alternative == 0:
+        ((_size, address, _protocol, endpoint),) = body
+        return (alternative, endpoint, status, address)
+    return (alternative, repr(body), status, 0)

@@ -27,7 +27,8 @@ class ObjectCalls(Choices):
         key = self._key(self.world.keys(flight=False) if self._chance(0.9) else self.world.keys(flight=True), 0.7)
         client = self._client()
         if self._chance(0.04):
-            return Call("UpsertStart", self._too_large(client, key))
+            # A fresh key: what becomes of an object that is there is `failed-upserts` in deliberate.py.
+            return Call("UpsertStart", self._too_large(client, f"large-{self.random.getrandbits(32)}"))
         found = self._object(key)
         size = found.size if found and self._chance(0.5) else self._size()
         groups = self._groups(1)

@@ -12,7 +12,7 @@ from calls import Call, resolve
 from deliberate import deliberate
 from ledger import Ledger
 from masters import Master, ours_command, reference_command
-from messages import GRACEFULLY_UNMOUNTING
+from messages import GRACEFULLY_UNMOUNTING, UNMOUNTING
 from normalise import Normaliser
 from rpc import RpcError
 from struct_pack import Ok
@@ -22,7 +22,7 @@ from struct_pack import Ok
 # only the calls that count objects can tell. They are kept this long behind.
 _SWEEP_SECONDS = 0.1
 _COUNTING = {"RemoveAll", "RemoveByRegex"}
-_UNMOUNT_DEADLINE_SECONDS = 10.0
+_UNMOUNT_DEADLINE_SECONDS = 3.0
 
 
 class Difference(AssertionError):
@@ -129,7 +129,7 @@ class Pair:
         deadline = time.monotonic() + _UNMOUNT_DEADLINE_SECONDS
         while time.monotonic() < deadline:
             status = side.connection.call("QuerySegmentStatusById", identity)
-            if status != Ok(GRACEFULLY_UNMOUNTING):
+            if status not in (Ok(GRACEFULLY_UNMOUNTING), Ok(UNMOUNTING)):
                 return
             time.sleep(0.005)
 

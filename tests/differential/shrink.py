@@ -2,19 +2,39 @@
 
 Cheap rather than thorough: first only the calls that share a key, client or
 segment with the failing one, then chunks of halving size are left out as long
-as the same RPC still differs. A budget of seconds bounds it all.
+as the same RPC still differs. A budget of seconds bounds each sequence, and
+another one the whole session: the first few are what somebody will read.
 """
 
 import time
 
 from walk import replay
 
-_BUDGET_SECONDS = 20.0
+_BUDGET_SECONDS = 12.0
 
 
-def shrink(calls, difference, **flags):
+class Budget:
+    """Seconds of shrinking that a session has left."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+
+SESSION = Budget(60.0)
+
+
+def shrink(calls, difference, budget=SESSION, **flags):
     """A shorter sequence that still ends in a difference of the same RPC."""
-    deadline = time.monotonic() + _BUDGET_SECONDS
+    started = time.monotonic()
+    if budget.seconds <= 0:
+        return _related(calls), difference
+    try:
+        return _shrink(calls, difference, started + min(_BUDGET_SECONDS, budget.seconds), **flags)
+    finally:
+        budget.seconds -= time.monotonic() - started
+
+
+def _shrink(calls, difference, deadline, **flags):
 
     def still_differs(candidate):
         found = replay(candidate, **flags)

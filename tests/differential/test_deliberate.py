@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 from deliberate import DELIBERATE
-from messages import ALL, TENANT, config, meta
+from calls import TaskRef
+from messages import ALL, MIB, SUCCESS, TENANT, config, meta
 from pair import self_comparison
 from rpc import RpcError
-from scenario import A
+from scenario import A, B, segment_message
 from struct_pack import Err, Ok
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
@@ -67,3 +68,48 @@ def test_absurd_replica_counts(scenario):
         reference, *ours = answers(s, "PutStart", A, "k", 10, config(1 << 62), TENANT)
         assert reference == (10, "vector::reserve")
         assert all(isinstance(answer, Ok) and len(answer.value) == 1 for answer in ours)
+
+
+def test_foreign_unmount(scenario):
+    with scenario() as s:
+        s.mount(1)
+        answers(s, "UnmountSegment", (1, 1), B)
+        reference, *ours = answers(s, "BatchQueryIp", [A])
+        assert reference == Ok([(A, [])])
+        assert all(answer == Ok([]) for answer in ours)
+        reference, *ours = answers(s, "GracefulUnmountSegment", (1, 1), A, 5)
+        assert reference == Err(-600)
+        assert all(answer == Err(-101) for answer in ours)
+
+
+def test_stale_grace_deadlines(scenario):
+    with scenario() as s:
+        s.mount(1)
+        answers(s, "GracefulUnmountSegment", (1, 1), A, 300)
+        answers(s, "UnmountSegment", (1, 1), A)
+        answers(s, "MountSegment", segment_message(1), A)
+        s.rest(1.0)
+        reference, *ours = answers(s, "QuerySegmentStatusById", (1, 1))
+        assert reference == Err(-101)
+        assert all(answer == Ok(1) for answer in ours)
+
+
+def test_failed_upserts(scenario):
+    with scenario() as s:
+        s.mount(1)
+        s.put(A, "k", hard_pin=True)
+        s.start(B, "k", 100 * MIB, replicas=3, upsert=True, preferred=["seg1"])
+        reference, *ours = answers(s, "GetReplicaList", "k", TENANT)
+        assert reference == Err(-704)
+        assert all(isinstance(answer, Ok) for answer in ours)
+
+
+def test_pending_slots(scenario):
+    with scenario(max_total_pending_tasks=1) as s:
+        s.mount(1, 2)
+        s.put(A, "k")
+        s("CreateCopyTask", "k", TENANT, ["seg2"], token=1)
+        s("MarkTaskToComplete", A, (TaskRef(1), SUCCESS, "never fetched"), expect=Ok(None))
+        reference, *ours = answers(s, "CreateCopyTask", "k", TENANT, ["seg2"])
+        assert reference == Err(-1401)
+        assert all(isinstance(answer, Ok) for answer in ours)

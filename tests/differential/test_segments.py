@@ -139,6 +139,19 @@ def test_graceful_unmount(scenario):
         s.get("same size", expect=Err(-704))
 
 
+def test_the_earliest_grace_period_counts(scenario):
+    with scenario() as s:
+        s.mount(1, 2)
+        s("GracefulUnmountSegment", (1, 1), A, 3_000_000, expect=OK)
+        s("GracefulUnmountSegment", (1, 1), A, 0, expect=OK)
+        s("QuerySegmentStatusById", (1, 1), expect=Err(-101))
+        s("GracefulUnmountSegment", (2, 2), B, 400, expect=OK)
+        s("GracefulUnmountSegment", (2, 2), B, 3_000_000, expect=OK)
+        s("QuerySegmentStatusById", (2, 2), expect=Ok(4))
+        s.rest(1.2)
+        s("QuerySegmentStatusById", (2, 2), expect=Err(-101))
+
+
 def test_addresses_of_clients(scenario):
     endpoints = ["[::1]:80", "[::1]", "fe80::1", "host.name:80", "host.name:81", "", ":80", "10.0.0.1"]
     with scenario() as s:

@@ -220,15 +220,6 @@ def test_upsert_with_another_size(scenario):
         s.get("k", expect=Err(-704))
 
 
-def test_upsert_that_finds_no_room_drops_the_old_object(scenario):
-    with scenario() as s:
-        s.mount(1)
-        s.put(A, "k", hard_pin=True)
-        s.start(B, "k", 100 * MIB, replicas=3, upsert=True, preferred=["seg1"])
-        s.get("k", expect=Err(-704))
-        s.start(B, "k", 10)
-
-
 def test_upsert_preempts(scenario):
     with scenario() as s:
         s.mount(1, 2, 3)
@@ -270,8 +261,27 @@ def test_groups_do_not_change(scenario):
         s("ExistKey", "member", TENANT, expect=Ok(True))
         s.remove("grouped", expect=Err(-706))
         s.remove("alone", expect=OK)
+        # Joining a leased group gives no lease, the next read of a member does.
         s.put(A, "late", groups=["g"])
-        s.remove("late")
+        s.remove("late", expect=OK)
+        s.put(A, "late", groups=["g"])
+        s.start(A, "unfinished", groups=["g"])
+        s("ExistKey", "member", TENANT)
+        s.remove("late", expect=Err(-706))
+        s.end(A, "unfinished")
+        s.remove("unfinished", expect=Err(-706))
+
+
+def test_a_preempted_write_leaves_nothing_behind(scenario):
+    with scenario() as s:
+        s.mount(1)
+        s.start(A, "k", groups=["g"], hard_pin=True)
+        s.start(B, "k", upsert=True)
+        s("UpsertEnd", B, meta("k"), ALL, TENANT, expect=OK)
+        s("UpsertStart", B, "k", 1000, config(groups=["g"]), TENANT, expect=Err(-600))
+        s.start(A, "no room", 10)
+        s.start(B, "no room", 100 * MIB, replicas=3, upsert=True, preferred=["seg1"])
+        s.get("no room", expect=Err(-704))
 
 
 def test_a_replica_keeps_its_id(scenario):

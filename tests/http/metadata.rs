@@ -2,12 +2,24 @@
 
 use std::sync::Arc;
 
-use moonkeeper::master::metadata_server::{MemoryStore, router};
+use moonkeeper::engine::Engine;
+use moonkeeper::engine::rules::Rules;
+use moonkeeper::master::admin::{Admin, MetadataLimits};
+use moonkeeper::master::clock::Clock;
+use moonkeeper::master::metadata_server::router;
+use moonkeeper::master::metrics::Metrics;
 
 use super::support::{LIMITS, Server, check_recorded, start};
 
 async fn serve(max_entries: usize, max_bytes: usize) -> Server {
-    start(router(Arc::new(MemoryStore::new(max_entries, max_bytes))), LIMITS).await
+    let admin = Admin {
+        engine: Arc::new(Engine::new(Rules::default())),
+        clock: Clock::start(),
+        metrics: Metrics::new(),
+        connections: Arc::default(),
+        metadata_limits: MetadataLimits { entries: max_entries, bytes: max_bytes },
+    };
+    start(router(Arc::new(admin)), LIMITS).await
 }
 
 #[tokio::test]

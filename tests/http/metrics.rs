@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use moonkeeper::master::http::router;
-use moonkeeper::master::metrics::{Counters, Metrics, RpcIndex};
+use moonkeeper::master::metrics::{Counters, Metrics};
+use moonkeeper::wire::functions::Function;
 
 use super::support::{LIMITS, Store, start};
 
@@ -48,7 +49,7 @@ async fn has_every_family_of_the_reference_from_the_start() {
 #[tokio::test]
 async fn counts_what_was_counted() {
     let metrics = Metrics::new();
-    let rpc = |name| RpcIndex::of(name).unwrap();
+    let rpc = |name: &str| *Function::ALL.iter().find(|rpc| rpc.name() == name).unwrap();
     metrics.rpc.call(rpc("PutStart"), true);
     metrics.rpc.call(rpc("UpsertStart"), false);
     metrics.rpc.batch(rpc("BatchGetReplicaList"), 3, 1);

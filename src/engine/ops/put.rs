@@ -81,9 +81,7 @@ impl Sequencer<'_> {
         if let Some((found, release_at)) = stuck {
             self.commit(&Record::Discard { object: found.object, release_at });
         }
-        let group = config.group.filter(|group| !group.is_empty());
-        let id = self.commit(&Record::PutStart(start(client, key, size, config, &places, group)));
-        self.started(id)
+        self.start_at(client, key, size, config, &places)
     }
 
     /// Reserves memory to write a key again, or the memory that it has if the size is the same.
@@ -110,9 +108,18 @@ impl Sequencer<'_> {
             return Answer::refuse(ErrorCode::OBJECT_HAS_REPLICATION_TASK, found.object.after);
         }
         let release_at = self.now.plus(self.engine.rules.release_timeout);
+        if self.core.processing.contains_key(&found.object.id) {
+            // A write that is pushed aside leaves nothing behind but its reservation.
+            return match self.places(client, key, size, config) {
+                Err(answer) => answer,
+                Ok(places) => {
+                    self.commit(&Record::Discard { object: found.object, release_at });
+                    self.start_at(client, key, size, config, &places)
+                }
+            };
+        }
         let config = WriteConfig { hard_pin: hard_pinned, ..*config };
-        let in_place = old_size == size && !self.core.processing.contains_key(&found.object.id);
-        let places = if in_place {
+        let places = if old_size == size {
             Places::new()
         } else {
             match self.places(client, key, size, &config) {
@@ -122,6 +129,19 @@ impl Sequencer<'_> {
         };
         let start = start(client, key, size, &config, &places, group);
         let id = self.commit(&Record::UpsertStart { start, replaces: Some(found.object), release_at });
+        self.started(id)
+    }
+
+    fn start_at(
+        &mut self,
+        client: Uuid,
+        key: &[u8],
+        size: u64,
+        config: &WriteConfig<'_>,
+        places: &Places,
+    ) -> Answer<Started> {
+        let group = config.group.filter(|group| !group.is_empty());
+        let id = self.commit(&Record::PutStart(start(client, key, size, config, places, group)));
         self.started(id)
     }
 

@@ -76,7 +76,7 @@ impl Sequencer<'_> {
         if !force && object.lease() > self.now {
             return Err((ErrorCode::OBJECT_HAS_LEASE, after));
         }
-        if !object.is_complete() {
+        if !object.is_written() {
             return Err((ErrorCode::REPLICA_IS_NOT_READY, after));
         }
         if object.replication().is_some() {

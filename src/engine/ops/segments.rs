@@ -106,13 +106,15 @@ impl Sequencer<'_> {
         let Some(known) = known else { return Answer::refuse(ErrorCode::SEGMENT_NOT_FOUND, last) };
         let number = self.core.segment_ids.get(&id).copied().filter(|number| known.segments.contains(number));
         let Some(number) = number else { return Answer::refuse(ErrorCode::INVALID_PARAMS, last) };
-        if self.core.segments.get(&number).is_some_and(|mounted| mounted.drain_until.is_some()) {
-            return Answer::ok((), last);
-        }
         if grace_ms == 0 {
             return Answer::ok((), self.commit(&Record::UnmountSegment { number }));
         }
         let until = self.now.plus(grace_ms);
+        let mounted = self.core.segments.get(&number);
+        // Asked again, the earlier end holds.
+        if mounted.and_then(|mounted| mounted.drain_until).is_some_and(|already| already <= until) {
+            return Answer::ok((), last);
+        }
         Answer::ok((), self.commit(&Record::DrainSegment { number, until }))
     }
 

@@ -193,15 +193,15 @@ fn bytes(count: u64) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::super::rpc::RpcIndex;
     use super::*;
+    use crate::wire::functions::Function;
 
     #[test]
     fn rates_are_those_since_the_last_summary() {
         let metrics = Metrics::default();
         let summary = Summary::default();
         let start = summary.last.lock().at;
-        let put = RpcIndex::of("PutStart").unwrap();
+        let put = Function::PutStart;
         for succeeded in [true, true, true, false] {
             metrics.rpc.call(put, succeeded);
         }
