@@ -208,10 +208,10 @@ impl Extents {
     }
 }
 
-/// Bits of an address within a bin: at most 65,536 bins (1.5 MiB for the largest segments), of 4 MiB at least, because
-/// few cache blocks are much smaller.
+/// Bits of an address within a bin: at most 4,096 bins (100 KB for the largest segments, of which there may be
+/// thousands), of 4 MiB at least, because few cache blocks are much smaller.
 fn bin_shift(size: u64) -> u32 {
-    size.checked_ilog2().map_or(22, |bits| (bits + 1).saturating_sub(16).max(22))
+    size.checked_ilog2().map_or(22, |bits| (bits + 1).saturating_sub(12).max(22))
 }
 
 /// The rounded end of a range, or `None` if it is empty, misaligned or leaves the segment.

@@ -136,7 +136,7 @@ impl Tree {
         {
             self.root = only;
         }
-        // A bin that once was full and now is empty would keep a kibibyte, times 65,536 bins.
+        // A bin that once was full and now is empty would keep a kibibyte, times 4,096 bins.
         if let Node::Leaf(keys) = &mut self.root
             && keys.is_empty()
             && keys.capacity() > KEPT
