@@ -109,7 +109,7 @@ impl Sequencer<'_> {
         if replicating {
             return Answer::refuse(ErrorCode::OBJECT_HAS_REPLICATION_TASK, found.object.after);
         }
-        let release_at = self.now.plus(self.engine.rules.release_timeout);
+        let release_at = self.now.plus(self.engine.rules.hold());
         let config = WriteConfig { hard_pin: hard_pinned, ..*config };
         let in_place = old_size == size && !self.core.processing.contains_key(&found.object.id);
         let places = if in_place {
