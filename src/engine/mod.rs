@@ -5,6 +5,7 @@
 //! asynchronous: time enters as an argument.
 
 mod apply;
+mod audit;
 pub mod client;
 mod core;
 pub mod digest;

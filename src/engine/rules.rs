@@ -46,6 +46,15 @@ pub struct Rules {
     pub processing_task_timeout: u64,
 }
 
+impl Rules {
+    /// How long bytes that left an object are kept from others, in milliseconds: until nobody writes to them any more
+    /// and nobody who was promised them reads them (INV-7).
+    #[must_use]
+    pub fn hold(&self) -> u64 {
+        self.release_timeout.max(self.lease_ttl)
+    }
+}
+
 impl Default for Rules {
     fn default() -> Self {
         Self {

@@ -74,6 +74,9 @@ impl Sequencer<'_> {
             core.writers.give(object.client);
             object.client = core.writers.take(start.client);
             object.id = ObjectId(id.0);
+            // Promises name objects by id: the list of those to be replicated has the old one, and so has the group.
+            object.clear_dirty();
+            object.group().into_iter().for_each(|group| group.joined(ObjectId(id.0)));
             object.data_type = start.data_type;
             object.replicas_mut().for_each(|replica| replica.status = ReplicaStatus::Processing);
         });

@@ -63,14 +63,16 @@ impl Sequencer<'_> {
     ///
     /// Candidates whose live lease is longer than what is replicated get that written down first, so that the rule
     /// does not name them on any replica. The rest are marked before the record is made: from then on no reader is
-    /// promised them.
+    /// promised them. A promise that is over moves its object to a later place when it is written down, unmarked: the
+    /// rule stops before that place, or it would name an object that a reader may have been promised meanwhile.
     fn evict_some(&mut self, want: usize, soft_pinned: bool) -> (usize, usize) {
         let want = want.min(MAX_VICTIMS);
         let mut promised = Vec::new();
         let mut count = 0;
         let mut up_to = None;
+        let mut stop = LeaseBucket(u64::MAX);
         for (bucket, id) in self.core.eviction.candidates(self.now, soft_pinned) {
-            if count >= want || promised.len() >= CHUNK {
+            if count >= want || promised.len() >= CHUNK || bucket >= stop {
                 break;
             }
             let Some(handle) = self.engine.handle(&self.core, id) else { continue };
@@ -84,13 +86,16 @@ impl Sequencer<'_> {
             }
             let handles: Vec<Handle> =
                 members.iter().filter_map(|member| self.engine.handle(&self.core, *member)).collect();
+            let found = promised.len();
             if self.doom_all(&handles, &mut promised) {
                 count += handles.len();
                 up_to = Some((bucket, id));
             }
+            let moved_to = promised[found..].iter().map(|(_, lease)| LeaseBucket::of(*lease));
+            stop = moved_to.fold(stop, LeaseBucket::min);
         }
-        if !promised.is_empty() {
-            self.commit(&Record::RenewLeases { leases: &promised });
+        for leases in promised.chunks(CHUNK) {
+            self.commit(&Record::RenewLeases { leases });
         }
         if let Some(up_to) = up_to {
             self.commit(&Record::Evict(EvictRule { up_to, soft_pinned }));
@@ -98,29 +103,29 @@ impl Sequencer<'_> {
         (count, promised.len())
     }
 
-    /// Marks all of these, or none: then the first promise that holds one of them, or that is over but was never
-    /// written down and so left the object in the wrong place, is added to the list.
+    /// Marks all of these, or none: then the promises that hold them, or that are over but were never written down and
+    /// so left their object in the wrong place, are added to the list.
     fn doom_all(&self, handles: &[Handle], promised: &mut Vec<(ObjectId, LogTime)>) -> bool {
         let mut doomed = Vec::with_capacity(handles.len());
+        let found = promised.len();
         for handle in handles {
             let mut objects = self.engine.shards[handle.shard()].objects.write();
             let Some(object) = objects.at_mut(handle.slot()) else { continue };
             let mark = if object.owes_renewal() { None } else { object.doom(self.now, false) };
             match mark {
                 Some(lease) => doomed.push((handle, lease)),
-                None => {
-                    promised.push((object.id, object.lease()));
-                    drop(objects);
-                    for (handle, lease) in doomed {
-                        let mut objects = self.engine.shards[handle.shard()].objects.write();
-                        if let Some(object) = objects.at_mut(handle.slot()) {
-                            object.spare(lease);
-                        }
-                    }
-                    return false;
-                }
+                None => promised.push((object.id, object.lease())),
             }
         }
-        true
+        if promised.len() == found {
+            return true;
+        }
+        for (handle, lease) in doomed {
+            let mut objects = self.engine.shards[handle.shard()].objects.write();
+            if let Some(object) = objects.at_mut(handle.slot()) {
+                object.spare(lease);
+            }
+        }
+        false
     }
 }

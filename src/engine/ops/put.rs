@@ -107,7 +107,7 @@ impl Sequencer<'_> {
         if replicating {
             return Answer::refuse(ErrorCode::OBJECT_HAS_REPLICATION_TASK, found.object.after);
         }
-        let release_at = self.now.plus(self.engine.rules.release_timeout);
+        let release_at = self.now.plus(self.engine.rules.hold());
         if self.core.processing.contains_key(&found.object.id) {
             // A write that is pushed aside leaves nothing behind but its reservation.
             return match self.places(client, key, size, config) {

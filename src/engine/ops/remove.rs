@@ -91,6 +91,7 @@ impl Sequencer<'_> {
     fn remove_all_of(&mut self, shard: usize, force: bool) -> (u64, SequenceId) {
         let now = self.now;
         let mut count = 0;
+        let mut doomed = false;
         let mut promised: Vec<(ObjectId, LogTime)> = Vec::new();
         {
             let ids: Vec<ObjectId> =
@@ -107,13 +108,15 @@ impl Sequencer<'_> {
                     continue;
                 }
                 if object.doom(now, force).is_some() {
+                    doomed = true;
                     count += u64::from(object.is_valid());
                 } else {
                     promised.push((id, object.lease()));
                 }
             }
         }
-        if count == 0 {
+        // Objects whose segments are gone do not count, but a mark on them has to be followed by their removal too.
+        if !doomed {
             return (0, self.core.last);
         }
         for chunk in promised.chunks(CHUNK) {

@@ -169,7 +169,7 @@ impl Sequencer<'_> {
             let written = object.replicas().filter(|replica| task.targets.contains(&replica.id())).count();
             source && !target_gone && written == task.targets.len()
         });
-        let release_at = self.now.plus(self.engine.rules.release_timeout);
+        let release_at = self.now.plus(self.engine.rules.hold());
         let id = self.commit(&Record::ReplicationEnd { object: found.object, release_at });
         if whole == Some(true) { Answer::ok((), id) } else { Answer::refuse(ErrorCode::REPLICA_IS_GONE, id) }
     }

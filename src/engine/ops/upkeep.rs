@@ -83,9 +83,16 @@ impl Sequencer<'_> {
             .map(|(_, id)| *id)
             .take(STEP)
             .collect();
+        // The record that began a write may also have discarded bytes, and a Release of its number means those first:
+        // it has to wait until they are due, which is later if the setting was longer then.
+        let held = |id: &ObjectId| {
+            self.core.discarded.get(&SequenceId(id.0)).is_some_and(|bytes| bytes.release_at > now)
+        };
         let writes = self.core.processing.iter().take_while(|(_, write)| write.started < stuck);
+        let writes = writes.filter(|(id, _)| !held(id));
         due.extend(writes.map(|(id, _)| SequenceId(id.0)).take(STEP.saturating_sub(due.len())));
         let copies = self.core.replications.iter().take_while(|(started, _)| *started < stuck);
+        let copies = copies.filter(|(_, id)| !held(id));
         due.extend(copies.map(|(_, id)| SequenceId(id.0)).take(STEP.saturating_sub(due.len())));
         for reservation in &due {
             self.commit(&Record::Release { reservation: *reservation });

@@ -1,0 +1,128 @@
+//! Checking the state against itself: everything that is derived from the objects, made again from scratch.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+use super::digest::{self, Digest};
+use super::extents::Extents;
+use super::object::Replicas;
+use super::state::Sequencer;
+use super::task::TaskStatus;
+use super::types::{LogTime, SegmentNumber, SequenceId};
+
+/// What the objects add up to.
+#[derive(Default)]
+struct Sums {
+    digest: Digest,
+    objects: usize,
+    evictable: usize,
+    soft_pinned: u64,
+    replicating: usize,
+    /// Objects by group.
+    groups: HashMap<Box<[u8]>, usize>,
+    /// Ranges by segment.
+    taken: HashMap<SegmentNumber, Vec<(u64, u64)>>,
+}
+
+impl Sums {
+    fn take(&mut self, replicas: &Replicas, size: u64) {
+        for replica in replicas {
+            self.taken.entry(replica.segment.number).or_default().push((replica.offset, size));
+        }
+    }
+}
+
+impl Sequencer<'_> {
+    /// Hands bytes that belong to no object but may still be in use to `visit`: the record that discarded them, when
+    /// they are free, bytes of each replica, and where they are.
+    pub fn each_discarded(&self, mut visit: impl FnMut(SequenceId, LogTime, u64, &Replicas)) {
+        for (record, bytes) in &self.core.discarded {
+            visit(*record, bytes.release_at, bytes.size, &bytes.replicas);
+        }
+    }
+
+    /// What does not fit together; empty if the state is sound. Costs time for every object.
+    #[must_use]
+    pub fn audit(&self) -> Vec<String> {
+        let sums = self.sums();
+        let core = &*self.core;
+        let counts = &self.engine.counts;
+        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let mut wrong = Vec::new();
+        let mut expect = |what: &str, kept: u64, made: u64| {
+            if kept != made {
+                wrong.push(format!("{what}: kept {kept}, from scratch {made}"));
+            }
+        };
+        expect("faults", core.faults, 0);
+        expect("digest", core.digest.0, sums.digest.0);
+        expect("ids", core.ids.len() as u64, sums.objects as u64);
+        expect("objects", count(&counts.objects), sums.objects as u64);
+        expect("soft-pinned objects", count(&counts.soft_pinned), sums.soft_pinned);
+        expect("evictable objects", core.evictable as u64, sums.evictable as u64);
+        expect("copies and moves", core.replications.len() as u64, sums.replicating as u64);
+        expect("releases", core.releases.len() as u64, core.discarded.len() as u64);
+        expect("groups", core.groups.len() as u64, sums.groups.len() as u64);
+        for (name, (_, membership)) in &core.groups {
+            let made = sums.groups.get(name).copied().unwrap_or_default();
+            expect("objects of a group", membership.objects as u64, made as u64);
+        }
+        let (mut capacity, mut allocated) = (0, 0);
+        for (number, mounted) in &core.segments {
+            let taken = sums.taken.get(number).map(Vec::as_slice).unwrap_or_default();
+            capacity += mounted.segment.size;
+            allocated += mounted.extents.used_bytes();
+            expect("used bytes of a segment", mounted.segment.used(), mounted.extents.used_bytes());
+            match Extents::rebuild(mounted.extents.size(), taken.iter().copied()) {
+                Ok(made) => {
+                    expect("taken bytes of a segment", mounted.extents.used_bytes(), made.used_bytes())
+                }
+                Err(_) => expect("segments whose ranges overlap", 0, 1),
+            }
+        }
+        expect("capacity", count(&counts.capacity), capacity);
+        expect("allocated bytes", count(&counts.allocated), allocated);
+        wrong
+    }
+
+    fn sums(&self) -> Sums {
+        let core = &*self.core;
+        let mut sums = Sums::default();
+        for shard in &self.engine.shards {
+            for object in shard.objects.read().iter() {
+                sums.digest.add(digest::object(object, core.writers.id(object.client)));
+                sums.objects += 1;
+                let can_go = !object.hard_pinned && object.replication().is_none() && object.is_complete();
+                sums.evictable += usize::from(can_go);
+                sums.soft_pinned += u64::from(object.soft_pin_until() != LogTime(0));
+                sums.replicating += usize::from(object.replication().is_some());
+                if let Some(group) = object.group() {
+                    *sums.groups.entry(group.id.clone()).or_default() += 1;
+                }
+                sums.take(&object.replicas().cloned().collect(), object.size);
+            }
+        }
+        for (id, write) in &core.processing {
+            sums.digest.add(digest::processing(id.0, write.started));
+        }
+        for (record, bytes) in &core.discarded {
+            sums.digest.add(digest::discarded(*record, bytes.release_at));
+            sums.take(&bytes.replicas, bytes.size);
+        }
+        for mounted in core.segments.values() {
+            sums.digest.add(digest::segment(&mounted.segment, mounted.drain_until));
+        }
+        for (id, _) in self.engine.clients.read().iter().filter(|(_, client)| client.joined) {
+            sums.digest.add(digest::client(*id));
+        }
+        for (key, (value, _)) in self.engine.metadata.read().iter() {
+            sums.digest.add(digest::metadata(key, value));
+        }
+        let open = core
+            .tasks
+            .iter()
+            .filter(|task| matches!(task.status, TaskStatus::Pending | TaskStatus::Processing));
+        open.for_each(|task| sums.digest.add(digest::task(task)));
+        sums
+    }
+}

@@ -1,0 +1,472 @@
+//! Random operations on a primary with a mirror, all kinds of them, with the claims of every client kept.
+
+use std::collections::HashMap;
+
+use moonkeeper::engine::object::Object;
+use moonkeeper::engine::ops::{ReplicaTypes, Started, WriteConfig};
+use moonkeeper::engine::record::{DynamicLease, ReplicationKind, SoftPin};
+use moonkeeper::engine::rules::{Rules, Strategy};
+use moonkeeper::engine::segment::SegmentSpec;
+use moonkeeper::engine::shard::SHARDS;
+use moonkeeper::engine::types::{Answer, ErrorCode, LogTime, ObjectId, Uuid};
+
+use super::claims::bytes_of;
+use super::{Chance, Claims, Pair, uuid};
+
+const KEYS: u64 = 80;
+const CLIENTS: u64 = 4;
+const SEGMENTS: u64 = 9;
+const NAMES: u64 = 6;
+const GROUPS: u64 = 5;
+const TASKS: u64 = 40;
+
+/// A store under random use.
+pub struct World {
+    pub pair: Pair,
+    pub claims: Claims,
+    chance: Chance,
+    clock: u64,
+    rules: Rules,
+    /// How often each kind of operation succeeded.
+    pub done: HashMap<&'static str, u64>,
+}
+
+fn rules(chance: &mut Chance) -> Rules {
+    let strategies = [Strategy::Random, Strategy::FreeRatioFirst, Strategy::LocalFirst];
+    Rules {
+        lease_ttl: 500 + chance.below(10_000),
+        soft_pin_ttl: 20_000,
+        evict_soft_pinned: chance.percent(70),
+        high_watermark: 0.3 + chance.below(60) as f64 / 100.0,
+        eviction_ratio: 0.02 + chance.below(30) as f64 / 100.0,
+        discard_timeout: 5_000 + chance.below(10_000),
+        release_timeout: 5_000 + chance.below(60_000),
+        strategy: strategies[chance.below(3) as usize],
+        max_pending_tasks: 12,
+        max_processing_tasks: 6,
+        max_finished_tasks: 5,
+        pending_task_timeout: 30_000,
+        processing_task_timeout: if chance.percent(50) { 0 } else { 20_000 },
+        ..Rules::default()
+    }
+}
+
+impl World {
+    pub fn new(seed: u64) -> Self {
+        let mut chance = Chance::new(seed);
+        let rules = rules(&mut chance);
+        let pair = Pair::new(rules.clone());
+        pair.primary.sequencer(LogTime(0)).seed_chance(seed);
+        let clock = 1_000_000;
+        Self { pair, claims: Claims::default(), chance, clock, rules, done: HashMap::new() }
+    }
+
+    /// One random operation at a random moment, and the checks that are cheap.
+    pub fn step(&mut self) {
+        self.pass_time();
+        let kind = self.act();
+        self.pair.assert_same_digest(kind);
+    }
+
+    /// All checks.
+    pub fn check(&mut self, what: &str) {
+        let now = LogTime(self.clock);
+        self.pair.assert_same(what);
+        self.claims.check(&self.pair.primary, now, what);
+    }
+
+    fn pass_time(&mut self) {
+        self.clock += match self.chance.below(1000) {
+            0..800 => self.chance.below(20),
+            800..960 => self.chance.below(1_000),
+            960..995 => self.chance.below(15_000),
+            _ => self.chance.below(200_000),
+        };
+    }
+
+    /// Now; but now and then whoever asks has a clock that is behind.
+    fn now(&mut self) -> LogTime {
+        LogTime(self.clock - if self.chance.percent(2) { self.chance.below(900_000) } else { 0 })
+    }
+
+    fn key(&mut self) -> String {
+        format!("key-{}", self.chance.below(KEYS))
+    }
+
+    fn client(&mut self) -> Uuid {
+        uuid(100 + self.chance.below(CLIENTS))
+    }
+
+    fn name(&mut self) -> Vec<u8> {
+        format!("name-{}", self.chance.below(NAMES)).into_bytes()
+    }
+
+    fn count(&mut self, kind: &'static str, success: bool) -> &'static str {
+        *self.done.entry(kind).or_default() += u64::from(success);
+        kind
+    }
+
+    fn act(&mut self) -> &'static str {
+        match self.chance.below(1000) {
+            0..40 => self.mount(),
+            40..45 => self.unmount(),
+            45..50 => self.drain(),
+            50..52 => {
+                let (client, now) = (self.client(), self.now());
+                let known = self.pair.primary.client(client).is_some();
+                self.pair.primary.sequencer(now).expire_client(client);
+                self.count("expire", known)
+            }
+            52..260 => self.write(false),
+            260..360 => self.write(true),
+            360..540 => self.end(),
+            540..565 => self.revoke(),
+            565..725 => self.read(),
+            725..750 => self.remove(),
+            750..760 => self.batch_remove(),
+            760..766 => self.remove_matching(),
+            766..769 => self.remove_all(),
+            769..785 => self.clear(),
+            785..840 => self.replicate(),
+            840..890 => self.end_replication(),
+            890..915 => self.task(),
+            915..930 => self.metadata(),
+            930..955 => {
+                let now = self.now();
+                let evicted = self.pair.primary.evict(now);
+                self.count("evict", evicted > 0)
+            }
+            955..975 => {
+                let now = self.now();
+                let done = self.pair.primary.upkeep(now);
+                self.count("release", done.released > 0);
+                self.count("drained", done.unmounted > 0);
+                self.count("task time-out", done.tasks_failed > 0)
+            }
+            975..992 => {
+                let now = self.now();
+                let renewed = self.pair.primary.replicate_leases(now);
+                self.count("renew", renewed > 0)
+            }
+            _ => {
+                let now = self.now();
+                let swept = self.pair.primary.sweep(now);
+                self.count("sweep", swept > 0)
+            }
+        }
+    }
+
+    /// A segment by number is always the same but for its client, size and name now and then.
+    fn mount(&mut self) -> &'static str {
+        let now = self.now();
+        let number = self.chance.below(SEGMENTS);
+        let odd = u64::from(self.chance.percent(5));
+        let name = format!("name-{}", (number + odd) % NAMES);
+        let endpoint = format!("endpoint-{}", number % 4);
+        let host = format!("host-{}", number % 3);
+        let spec = SegmentSpec {
+            id: uuid(200 + number + odd),
+            name: name.as_bytes(),
+            base: 0x10_0000 * (1 + number / 4),
+            size: 20_000 + number * 3_333,
+            te_endpoint: endpoint.as_bytes(),
+            protocol: b"tcp",
+            host_id: host.as_bytes(),
+        };
+        let client = uuid(100 + (number + odd) % CLIENTS);
+        let mut sequencer = self.pair.primary.sequencer(now);
+        let remount = self.chance.percent(50);
+        let answer =
+            if remount { sequencer.remount(&[spec], client) } else { sequencer.mount(&spec, client) };
+        drop(sequencer);
+        self.count(if remount { "remount" } else { "mount" }, answer.result.is_ok())
+    }
+
+    fn unmount(&mut self) -> &'static str {
+        let (now, id) = (self.now(), uuid(200 + self.chance.below(SEGMENTS)));
+        let there = self.pair.primary.segment_status_by_id(id).result.is_ok();
+        let _ = self.pair.primary.sequencer(now).unmount(id);
+        self.count("unmount", there)
+    }
+
+    fn drain(&mut self) -> &'static str {
+        let (now, number) = (self.now(), self.chance.below(SEGMENTS));
+        let (id, client) = (uuid(200 + number), uuid(100 + number % CLIENTS));
+        let grace = self.chance.below(3) * 10_000;
+        let answer = self.pair.primary.sequencer(now).graceful_unmount(id, client, grace);
+        self.count("drain", answer.result.is_ok())
+    }
+
+    fn write(&mut self, upsert: bool) -> &'static str {
+        let (now, key, client, name) = (self.now(), self.key(), self.client(), self.name());
+        let group = format!("group-{}", self.chance.below(GROUPS));
+        let soft_pin = match self.chance.below(6) {
+            0 => SoftPin::Enable(1 + self.chance.below(40_000)),
+            1 => SoftPin::Disable,
+            _ => SoftPin::Preserve,
+        };
+        let config = WriteConfig {
+            replicas: if self.chance.percent(70) { 1 } else { 1 + self.chance.below(4) },
+            soft_pin,
+            hard_pin: self.chance.percent(4),
+            preferred: if self.chance.percent(20) { &[&name] } else { &[] },
+            host_id: if self.chance.percent(30) { b"host-1" } else { b"" },
+            data_type: self.chance.below(3) as u8,
+            group: self.chance.percent(if upsert { 5 } else { 40 }).then_some(group.as_bytes()),
+        };
+        let usual = [64, 1000, 2048, 4096][self.chance.below(4) as usize];
+        let size = if self.chance.percent(70) { usual } else { 1 + self.chance.below(6_000) };
+        let old = self.pair.primary.peek(key.as_bytes(), |object| object.id).result.ok();
+        let mut sequencer = self.pair.primary.sequencer(now);
+        let log_now = sequencer.now;
+        let answer = if upsert {
+            sequencer.upsert_start(client, key.as_bytes(), size, &config)
+        } else {
+            sequencer.put_start(client, key.as_bytes(), size, &config)
+        };
+        drop(sequencer);
+        let success = answer.result.is_ok();
+        let in_place = self.started(&key, &answer, old, log_now);
+        match (in_place, upsert) {
+            (true, _) => self.count("upsert in place", success),
+            (_, true) => self.count("upsert", success),
+            (_, false) => self.count("put", success),
+        }
+    }
+
+    fn started(&mut self, key: &str, answer: &Answer<Started>, old: Option<ObjectId>, now: LogTime) -> bool {
+        let Ok(started) = &answer.result else { return false };
+        let bytes = started.replicas.iter().map(|replica| bytes_of(replica, started.size)).collect();
+        let until = now.plus(self.rules.release_timeout);
+        // A replica's id tells the record that reserved it.
+        let fresh = started.replicas.iter().all(|replica| replica.id().0 >> 8 == answer.depends_on.0);
+        match old.filter(|_| !fresh) {
+            Some(old) => self.claims.told_in_place(key, old, bytes, until),
+            None => self.claims.told(key, false, bytes, now, until),
+        }
+        !fresh
+    }
+
+    /// The writer of a key, if it is there; mostly the right client ends a write.
+    fn writer(&mut self) -> (String, Uuid) {
+        let key = self.key();
+        (key, self.client())
+    }
+
+    fn end(&mut self) -> &'static str {
+        let (now, (key, first)) = (self.now(), self.writer());
+        let checksum = self.chance.percent(30).then(|| self.chance.next());
+        let types = if self.chance.percent(3) { ReplicaTypes::Others } else { ReplicaTypes::Memory };
+        let mut ended = false;
+        for client in (0..CLIENTS).map(|nth| uuid(100 + (first.first + nth) % CLIENTS)) {
+            let answer = self.pair.primary.sequencer(now).end(client, key.as_bytes(), types, checksum);
+            ended |= answer.result.is_ok();
+        }
+        if ended && types == ReplicaTypes::Memory {
+            self.claims.ended(&key, false);
+        }
+        self.count("end", ended)
+    }
+
+    fn revoke(&mut self) -> &'static str {
+        let (now, (key, first)) = (self.now(), self.writer());
+        let mut revoked = false;
+        for client in (0..CLIENTS).map(|nth| uuid(100 + (first.first + nth) % CLIENTS)) {
+            let mut sequencer = self.pair.primary.sequencer(now);
+            revoked |= sequencer.revoke(client, key.as_bytes(), ReplicaTypes::Memory).result.is_ok();
+        }
+        if revoked {
+            self.claims.ended(&key, false);
+        }
+        self.count("revoke", revoked)
+    }
+
+    fn read(&mut self) -> &'static str {
+        let (now, key) = (self.now(), self.key());
+        let until = now.plus(self.rules.lease_ttl);
+        let see = |object: &Object| {
+            let readable = object.replicas().filter(|replica| replica.is_readable());
+            (object.id, readable.map(|replica| bytes_of(replica, object.size)).collect::<Vec<_>>())
+        };
+        let mut seen = Vec::new();
+        let kind = match self.chance.below(10) {
+            0..3 => {
+                if self.pair.primary.exist(key.as_bytes(), now).result == Ok(true) {
+                    seen.extend(self.pair.primary.peek(key.as_bytes(), see).result);
+                }
+                "exist"
+            }
+            3 => {
+                let shard = self.chance.below(SHARDS as u64) as usize;
+                self.pair.primary.get_matching(shard, now, |_| true, |object| seen.push(see(object)));
+                "get matching"
+            }
+            _ => {
+                seen.extend(self.pair.primary.get(key.as_bytes(), now, see).result);
+                "get"
+            }
+        };
+        let success = !seen.is_empty();
+        for (object, bytes) in seen {
+            self.claims.promised(object, bytes.into_iter(), until);
+        }
+        self.count(kind, success)
+    }
+
+    fn ids(&self) -> Vec<(Vec<u8>, ObjectId)> {
+        let mut all = Vec::new();
+        (0..SHARDS).for_each(|shard| {
+            self.pair.primary.walk(shard, |object| all.push((object.key.to_vec(), object.id)));
+        });
+        all
+    }
+
+    /// Runs a removal; with force, promises on what is gone afterwards no longer count.
+    fn removing<R>(&mut self, force: bool, removal: impl FnOnce(&mut Self) -> R) -> R {
+        let before = if force { self.ids() } else { Vec::new() };
+        let result = removal(self);
+        if force {
+            let after: Vec<ObjectId> = self.ids().into_iter().map(|(_, id)| id).collect();
+            let gone: Vec<ObjectId> =
+                before.into_iter().map(|(_, id)| id).filter(|id| !after.contains(id)).collect();
+            self.claims.forget_promises(|object| gone.contains(&object));
+        }
+        result
+    }
+
+    fn remove(&mut self) -> &'static str {
+        let (now, key, force) = (self.now(), self.key(), self.chance.percent(30));
+        let gone = self.removing(force, |world| {
+            world.pair.primary.sequencer(now).remove(key.as_bytes(), force).result.is_ok()
+        });
+        self.count(if force { "forced remove" } else { "remove" }, gone)
+    }
+
+    fn batch_remove(&mut self) -> &'static str {
+        let (now, force) = (self.now(), self.chance.percent(20));
+        let keys: Vec<String> = (0..self.chance.below(6)).map(|_| self.key()).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
+        let mut gone = 0;
+        self.removing(force, |world| {
+            world
+                .pair
+                .primary
+                .sequencer(now)
+                .batch_remove(&keys, force, |each| gone += u64::from(each.is_ok()));
+        });
+        self.count("batch remove", gone > 0)
+    }
+
+    fn remove_matching(&mut self) -> &'static str {
+        let (now, force, digit) = (self.now(), self.chance.percent(20), b'0' + self.chance.below(10) as u8);
+        let ids: Vec<ObjectId> = (0..SHARDS)
+            .flat_map(|shard| self.pair.primary.matching(shard, |key| key.last() == Some(&digit)))
+            .collect();
+        let gone = self.removing(force, |world| world.pair.primary.remove_matching(&ids, force, now).0);
+        self.count("remove matching", gone > 0)
+    }
+
+    fn remove_all(&mut self) -> &'static str {
+        let (now, force) = (self.now(), self.chance.percent(20));
+        let gone = self.removing(force, |world| world.pair.primary.remove_all(force, now).0);
+        self.count("remove all", gone > 0)
+    }
+
+    fn clear(&mut self) -> &'static str {
+        let (now, key, client, name) = (self.now(), self.key(), self.client(), self.name());
+        let name = if self.chance.percent(30) { Vec::new() } else { name };
+        let answer = self.pair.primary.sequencer(now).replica_clear(client, key.as_bytes(), &name);
+        self.count("clear", answer.result == Ok(true))
+    }
+
+    fn replicate(&mut self) -> &'static str {
+        let (now, key, client) = (self.now(), self.key(), self.client());
+        let source = self.pair.primary.peek(key.as_bytes(), |object| {
+            object
+                .replicas()
+                .find(|replica| replica.is_readable())
+                .map(|replica| replica.segment.name.to_vec())
+        });
+        let source = source.result.ok().flatten().unwrap_or_default();
+        let targets: Vec<Vec<u8>> = (0..1 + self.chance.below(2)).map(|_| self.name()).collect();
+        let targets: Vec<&[u8]> = targets.iter().map(Vec::as_slice).collect();
+        let copy = self.chance.percent(50);
+        let mut sequencer = self.pair.primary.sequencer(now);
+        let log_now = sequencer.now;
+        let answer = if copy {
+            sequencer.copy_start(client, key.as_bytes(), &source, &targets, DynamicLease::default())
+        } else {
+            sequencer.move_start(client, key.as_bytes(), &source, targets[0])
+        };
+        drop(sequencer);
+        if let Ok(begun) = &answer.result {
+            let bytes = begun.targets.iter().map(|replica| bytes_of(replica, begun.size)).collect();
+            self.claims.told(&key, true, bytes, log_now, log_now.plus(self.rules.release_timeout));
+        }
+        self.count(if copy { "copy" } else { "move" }, answer.result.is_ok())
+    }
+
+    fn end_replication(&mut self) -> &'static str {
+        let (now, key, revoke) = (self.now(), self.key(), self.chance.percent(25));
+        let mut ended = false;
+        for client in (0..CLIENTS).map(|nth| uuid(100 + nth)) {
+            for kind in [ReplicationKind::Copy, ReplicationKind::Move] {
+                let mut sequencer = self.pair.primary.sequencer(now);
+                let plain = DynamicLease::default();
+                let answer = if revoke {
+                    sequencer.replication_revoke(client, key.as_bytes(), kind, plain)
+                } else {
+                    sequencer.replication_end(client, key.as_bytes(), kind, plain)
+                };
+                ended |= matches!(answer.result, Ok(()) | Err(ErrorCode::REPLICA_IS_GONE));
+            }
+        }
+        if ended {
+            self.claims.ended(&key, true);
+        }
+        self.count(if revoke { "revoke copy or move" } else { "end copy or move" }, ended)
+    }
+
+    fn task(&mut self) -> &'static str {
+        let (now, key, client, name) = (self.now(), self.key(), self.client(), self.name());
+        let id = uuid(1000 + self.chance.below(TASKS));
+        let choice = self.chance.below(4);
+        let success = self.chance.percent(50);
+        let source = self.pair.primary.peek(key.as_bytes(), |object| {
+            object.replicas().next().map(|replica| replica.segment.name.to_vec())
+        });
+        let source = source.result.ok().flatten().unwrap_or_default();
+        let mut sequencer = self.pair.primary.sequencer(now);
+        let fresh = sequencer.query_task(id).result.is_err();
+        let (kind, done) = match choice {
+            0 if fresh => {
+                let answer = sequencer.create_copy_task(id, key.as_bytes(), b"", &[&name]);
+                ("copy task", answer.result.is_ok())
+            }
+            1 if fresh => {
+                let answer = sequencer.create_move_task(id, key.as_bytes(), b"", &source, &name);
+                ("move task", answer.result.is_ok())
+            }
+            2 => {
+                ("fetch tasks", sequencer.fetch_tasks(client, 3).result.is_ok_and(|tasks| !tasks.is_empty()))
+            }
+            _ => ("complete task", sequencer.complete_task(client, id, success, b"done").result.is_ok()),
+        };
+        drop(sequencer);
+        self.count(kind, done)
+    }
+
+    fn metadata(&mut self) -> &'static str {
+        let (now, key) = (self.now(), format!("entry-{}", self.chance.below(8)));
+        let value = self.chance.next().to_le_bytes();
+        let put = self.chance.percent(60);
+        let mut sequencer = self.pair.primary.sequencer(now);
+        let done = if put {
+            sequencer.put_metadata(key.as_bytes(), &value, |_, _, _| Ok::<_, ()>(())).is_ok()
+        } else {
+            sequencer.delete_metadata(key.as_bytes()).is_some()
+        };
+        drop(sequencer);
+        self.count(if put { "put metadata" } else { "delete metadata" }, done)
+    }
+}
