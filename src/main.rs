@@ -8,6 +8,14 @@ use moonkeeper::cli;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+/// How the allocator gives memory back: after a second, by a thread of its own. It looks for this name.
+#[allow(
+    unsafe_code,
+    reason = "the allocator reads its settings from a symbol of this name; nothing else defines it"
+)]
+#[unsafe(export_name = "_rjem_malloc_conf")]
+pub static MALLOC_CONF: &[u8] = b"background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0\0";
+
 const HELP: &str = "\
 moonkeeper: a highly available master for Mooncake Store
 

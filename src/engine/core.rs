@@ -1,5 +1,6 @@
 //! What only the holder of the sequencer touches: indexes over the objects, free memory, reservations, tasks.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -26,6 +27,8 @@ pub struct Core {
     pub log_time: LogTime,
     /// Where objects lie, by id.
     pub ids: HashTable<Handle>,
+    /// The object that was looked at last and where it lies: nearly always the next to be named by a record.
+    pub hint: Cell<Option<(ObjectId, Handle)>>,
     /// Who wrote which object.
     pub writers: Writers,
     /// Mounted segments with their free memory.

@@ -84,7 +84,7 @@ const DOOMED: u64 = u64::MAX;
 pub type Replicas = SmallVec<[Replica; 1]>;
 
 /// A client by its place in the table of clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ClientNumber(pub u32);
 
 /// An object and all that is known of it.

@@ -78,25 +78,12 @@ impl Engine {
         }
     }
 
-    /// Walks the readable objects of one shard whose key is wanted, promising readers each.
-    pub fn get_matching(
-        &self,
-        shard: usize,
-        now: LogTime,
-        mut wanted: impl FnMut(&[u8]) -> bool,
-        mut read: impl FnMut(&Object),
-    ) -> SequenceId {
-        let shard = &self.shards[shard % SHARDS];
-        let objects = shard.objects.read();
-        let mut depends_on = objects.last_removal;
-        for object in objects.iter().filter(|object| object.is_readable() && !object.is_doomed()) {
-            if wanted(&object.key) {
-                self.promise(shard, object, now);
-                depends_on = depends_on.max(object.last_record);
-                read(object);
-            }
-        }
-        depends_on
+    /// The keys of one shard, copied out: whoever matches them against something may take its time.
+    #[must_use]
+    pub fn keys(&self, shard: usize) -> (Vec<(ObjectId, Box<[u8]>)>, SequenceId) {
+        let mut keys = Vec::new();
+        let last_removal = self.walk(shard, |object| keys.push((object.id, object.key.clone())));
+        (keys, last_removal)
     }
 
     /// Walks the objects of one shard that are there, readable or not, and promises nothing.

@@ -7,15 +7,17 @@ const PAGE: usize = 64;
 /// Values by index. Indexes are reused.
 #[derive(Debug)]
 pub struct Slab<T> {
-    pages: Vec<Option<Box<Page<T>>>>,
+    pages: Vec<Page<T>>,
     /// The pages that are not full, each once; the last one is filled first.
     open: Vec<u32>,
     len: usize,
 }
 
+/// A page and which of its places are used. The values lie by themselves, so that 64 of a round size take no more than
+/// they need from the memory allocator.
 #[derive(Debug)]
 struct Page<T> {
-    values: [Option<T>; PAGE],
+    values: Option<Box<[Option<T>; PAGE]>>,
     used: u64,
 }
 
@@ -28,40 +30,37 @@ impl<T> Default for Slab<T> {
 impl<T> Slab<T> {
     /// Stores a value and says where.
     pub fn insert(&mut self, value: T) -> u32 {
-        let page_number = match self.open.last() {
+        let number = match self.open.last() {
             Some(&number) => number as usize,
             None => {
-                self.pages.push(None);
+                self.pages.push(Page { values: None, used: 0 });
                 self.open.push(self.pages.len() as u32 - 1);
                 self.pages.len() - 1
             }
         };
-        let page = self.pages[page_number]
-            .get_or_insert_with(|| Box::new(Page { values: std::array::from_fn(|_| None), used: 0 }));
+        let page = &mut self.pages[number];
         let place = page.used.trailing_ones() as usize;
-        page.values[place] = Some(value);
+        page.values.get_or_insert_with(|| Box::new(std::array::from_fn(|_| None)))[place] = Some(value);
         page.used |= 1 << place;
         if page.used == u64::MAX {
             self.open.pop();
         }
         self.len += 1;
-        (page_number * PAGE + place) as u32
+        (number * PAGE + place) as u32
     }
 
     /// Takes a value out.
     pub fn remove(&mut self, index: u32) -> Option<T> {
         let number = index as usize / PAGE;
         let place = index as usize % PAGE;
-        let page = self.pages.get_mut(number)?.as_mut()?;
-        let value = page.values[place].take()?;
-        let was_full = page.used == u64::MAX;
-        page.used &= !(1 << place);
-        let empty = page.used == 0;
-        if was_full {
+        let page = self.pages.get_mut(number)?;
+        let value = page.values.as_mut()?[place].take()?;
+        if page.used == u64::MAX {
             self.open.push(number as u32);
         }
-        if empty {
-            self.pages[number] = None;
+        page.used &= !(1 << place);
+        if page.used == 0 {
+            page.values = None;
         }
         self.len -= 1;
         if self.len == 0 {
@@ -73,12 +72,12 @@ impl<T> Slab<T> {
     /// The value at `index`.
     #[must_use]
     pub fn get(&self, index: u32) -> Option<&T> {
-        self.pages.get(index as usize / PAGE)?.as_ref()?.values[index as usize % PAGE].as_ref()
+        self.pages.get(index as usize / PAGE)?.values.as_ref()?[index as usize % PAGE].as_ref()
     }
 
     /// The value at `index`, to change.
     pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
-        self.pages.get_mut(index as usize / PAGE)?.as_mut()?.values[index as usize % PAGE].as_mut()
+        self.pages.get_mut(index as usize / PAGE)?.values.as_mut()?[index as usize % PAGE].as_mut()
     }
 
     /// How many values are stored.
@@ -95,7 +94,7 @@ impl<T> Slab<T> {
 
     /// All values.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.pages.iter().flatten().flat_map(|page| page.values.iter().flatten())
+        self.pages.iter().flat_map(|page| page.values.iter().flat_map(|values| values.iter().flatten()))
     }
 }
 
@@ -136,7 +135,7 @@ mod tests {
         for index in &all[64..] {
             slab.remove(*index);
         }
-        assert_eq!(slab.pages.iter().flatten().count(), 1);
+        assert_eq!(slab.pages.iter().filter(|page| page.values.is_some()).count(), 1);
         for index in &all[..64] {
             slab.remove(*index);
         }

@@ -54,17 +54,17 @@ impl Sequencer<'_> {
                 object.extra_mut().replication = Some(task);
                 return;
             }
-            let mut targets_gone = false;
+            // A target whose segment went away may have been swept out of the object already.
+            let mut written = 0;
             for replica in object.replicas_mut().filter(|replica| task.targets.contains(&replica.id())) {
                 if replica.segment.is_alive() {
                     replica.status = ReplicaStatus::Complete;
-                } else {
-                    targets_gone = true;
+                    written += 1;
                 }
             }
             let _ = object
                 .take_replicas(|replica| task.targets.contains(&replica.id()) && !replica.segment.is_alive());
-            if task.kind == ReplicationKind::Move && !targets_gone {
+            if task.kind == ReplicationKind::Move && written == task.targets.len() {
                 moved =
                     object.take_replicas(|replica| replica.id() == task.source).map(|out| (object.size, out));
             }

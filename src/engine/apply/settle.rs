@@ -148,7 +148,10 @@ impl Engine {
         let is_it = |handle: &Handle| {
             self.shards[handle.shard()].objects.read().at(handle.slot()).is_some_and(|object| object.id == id)
         };
-        core.ids.find(id_hash(id), is_it).copied()
+        match core.hint.get() {
+            Some((hinted, handle)) if hinted == id && is_it(&handle) => Some(handle),
+            _ => core.ids.find(id_hash(id), is_it).copied(),
+        }
     }
 }
 
@@ -198,7 +201,9 @@ impl Sequencer<'_> {
         }
         let shard = hash.shard();
         let slot = engine.shards[shard].objects.write().insert(hash, object);
-        self.name_handle(id, Handle::new(shard, slot));
+        let handle = Handle::new(shard, slot);
+        self.name_handle(id, handle);
+        self.core.hint.set(Some((id, handle)));
         Counts::add(&engine.counts.objects, 1);
     }
 

@@ -22,10 +22,11 @@ impl Sequencer<'_> {
         };
         match objects.at(slot) {
             Some(object) if object.is_doomed() => Err((ErrorCode::OBJECT_NOT_FOUND, self.core.last)),
-            Some(object) if object.is_valid() => Ok(Found {
-                handle: Handle::new(hash.shard(), slot),
-                object: ObjectRef { id: object.id, after: object.last_record },
-            }),
+            Some(object) if object.is_valid() => {
+                let handle = Handle::new(hash.shard(), slot);
+                self.core.hint.set(Some((object.id, handle)));
+                Ok(Found { handle, object: ObjectRef { id: object.id, after: object.last_record } })
+            }
             Some(object) => Err((ErrorCode::OBJECT_NOT_FOUND, object.rests_on())),
             None => Err((ErrorCode::OBJECT_NOT_FOUND, objects.last_removal)),
         }

@@ -135,7 +135,9 @@ impl Sequencer<'_> {
         let now = self.now;
         let may_go = self.view(found.handle, |object| {
             let there = |object: &Object| {
-                object.replicas().any(|replica| replica.is_readable() && *replica.segment.name == *segment_name)
+                object
+                    .replicas()
+                    .any(|replica| replica.is_readable() && *replica.segment.name == *segment_name)
             };
             self.core.writers.id(object.client) == client
                 && object.lease() <= now
@@ -167,17 +169,6 @@ impl Sequencer<'_> {
 }
 
 impl Engine {
-    /// The objects of one shard whose key is wanted.
-    #[must_use]
-    pub fn matching(&self, shard: usize, mut wanted: impl FnMut(&[u8]) -> bool) -> Vec<ObjectId> {
-        let objects = self.shards[shard % SHARDS].objects.read();
-        objects
-            .iter()
-            .filter(|object| object.is_valid() && wanted(&object.key))
-            .map(|object| object.id)
-            .collect()
-    }
-
     /// Removes those of the objects that can be, in chunks: others get their turn in between.
     pub fn remove_matching(&self, ids: &[ObjectId], force: bool, now: LogTime) -> (u64, SequenceId) {
         let mut total = (0, SequenceId(0));

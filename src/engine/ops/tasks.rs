@@ -56,15 +56,17 @@ impl Sequencer<'_> {
             Ok(found) => found,
             Err((code, depends_on)) => return Answer::refuse(code, depends_on),
         };
-        let sources = self.sources(found.handle);
-        let Some((_, client)) =
-            sources.iter().find(|(name, _)| **name == *source).filter(|_| source != target)
-        else {
-            return Answer::refuse(ErrorCode::INVALID_PARAMS, found.object.after);
-        };
+        let known = self.check_open(source, ErrorCode::INVALID_PARAMS) != Err(ErrorCode::INVALID_PARAMS);
+        if source == target || !known {
+            return Answer::refuse(ErrorCode::INVALID_PARAMS, self.core.last);
+        }
         if let Err(code) = self.check_open(target, ErrorCode::INVALID_PARAMS) {
             return Answer::refuse(code, self.core.last);
         }
+        let sources = self.sources(found.handle);
+        let Some((_, client)) = sources.iter().find(|(name, _)| **name == *source) else {
+            return Answer::refuse(ErrorCode::INVALID_PARAMS, found.object.after);
+        };
         self.create(&Record::TaskCreated {
             id,
             kind: ReplicationKind::Move,
