@@ -52,7 +52,7 @@ const KINDS: [&str; 35] = [
 #[test]
 fn a_mirror_stays_the_same_and_no_byte_is_given_out_twice() {
     let mut done: BTreeMap<&'static str, u64> = BTreeMap::new();
-    for seed in 0..cases(12) {
+    for seed in 0..cases(20) {
         let mut step = 0;
         let mut world = World::new(seed);
         let run = catch_unwind(AssertUnwindSafe(|| {

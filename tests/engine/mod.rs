@@ -1,6 +1,7 @@
 //! What the tests of the state machine share: a primary with a mirror, a model of who may use which bytes, and random
 //! operations.
 #![allow(dead_code, unused_imports)] // each test program uses a part of this
+#![allow(clippy::unwrap_used)] // clippy knows test functions but not their helpers
 
 pub mod chance;
 pub mod claims;

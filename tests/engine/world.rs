@@ -77,9 +77,9 @@ impl World {
 
     fn pass_time(&mut self) {
         self.clock += match self.chance.below(1000) {
-            0..800 => self.chance.below(20),
-            800..960 => self.chance.below(1_000),
-            960..995 => self.chance.below(15_000),
+            0..900 => self.chance.below(20),
+            900..985 => self.chance.below(1_000),
+            985..998 => self.chance.below(15_000),
             _ => self.chance.below(200_000),
         };
     }
