@@ -103,10 +103,10 @@ impl Sequencer<'_> {
             }
         }
         for (id, write) in &core.processing {
-            sums.digest.add(digest::processing(id.0, write.started));
+            sums.digest.add(digest::processing(*id, write));
         }
         for (record, bytes) in &core.discarded {
-            sums.digest.add(digest::discarded(*record, bytes.release_at));
+            sums.digest.add(digest::discarded(*record, bytes));
             sums.take(&bytes.replicas, bytes.size);
         }
         for mounted in core.segments.values() {

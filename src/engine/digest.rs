@@ -5,8 +5,10 @@
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use super::core::{Discarded, Processing};
 use super::object::Object;
-use super::types::{LogTime, SequenceId, Uuid};
+use super::record::SoftPin;
+use super::types::{LogTime, ObjectId, SequenceId, Uuid};
 
 /// A sum of item hashes. Items come and go in any order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,7 +73,8 @@ pub fn object(object: &Object, client: Uuid) -> u64 {
         sum = hash(Kind::Object, &[sum, group, checksum, extra.soft_pin_until.0]);
         if let Some(task) = &extra.replication {
             let targets = task.targets.iter().fold(1, |sum, id| hash(Kind::Object, &[sum, id.0]));
-            let words = [task.kind as u64, task.source.0, targets, task.started.0];
+            let dynamic = [task.dynamic.id.first, task.dynamic.id.second, task.dynamic.epoch];
+            let words = [task.kind as u64, task.source.0, targets, task.started.0, hash(Kind::Object, &dynamic)];
             sum =
                 hash(Kind::Object, &[sum, task.client.first, task.client.second, hash(Kind::Object, &words)]);
         }
@@ -92,6 +95,8 @@ pub fn segment(segment: &super::segment::Segment, drain_until: Option<LogTime>) 
         segment.size,
         xxh3_64(&segment.name),
         xxh3_64(&segment.te_endpoint),
+        xxh3_64(&segment.protocol),
+        xxh3_64_with_seed(&segment.host_id, 1),
         drain_until.map_or(0, |until| until.0 + 1),
     ];
     hash(Kind::Segment, &words)
@@ -105,14 +110,22 @@ pub fn client(id: Uuid) -> u64 {
 
 /// The hash of discarded bytes that are still reserved.
 #[must_use]
-pub fn discarded(reservation: SequenceId, release_at: LogTime) -> u64 {
-    hash(Kind::Discarded, &[reservation.0, release_at.0])
+pub fn discarded(reservation: SequenceId, bytes: &Discarded) -> u64 {
+    let start = hash(Kind::Discarded, &[reservation.0, bytes.release_at.0, bytes.size]);
+    bytes.replicas.iter().fold(start, |sum, replica| {
+        hash(Kind::Discarded, &[sum, u64::from(replica.segment.number.0), replica.offset])
+    })
 }
 
 /// The hash of a write under way.
 #[must_use]
-pub fn processing(object: u64, started: LogTime) -> u64 {
-    hash(Kind::Processing, &[object, started.0])
+pub fn processing(object: ObjectId, write: &Processing) -> u64 {
+    let soft_pin = match write.soft_pin {
+        SoftPin::Preserve => [0, 0],
+        SoftPin::Enable(ttl) => [1, ttl],
+        SoftPin::Disable => [2, 0],
+    };
+    hash(Kind::Processing, &[object.0, write.started.0, soft_pin[0], soft_pin[1]])
 }
 
 /// The hash of an entry of the metadata server.
@@ -124,6 +137,16 @@ pub fn metadata(key: &[u8], value: &[u8]) -> u64 {
 /// The hash of a task that has not ended.
 #[must_use]
 pub fn task(task: &super::task::Task) -> u64 {
-    let words = [task.id.first, task.id.second, task.status as u64, task.last_record.0, xxh3_64(&task.key)];
-    hash(Kind::Task, &words)
+    let words = [
+        task.id.first,
+        task.id.second,
+        task.client.first,
+        task.client.second,
+        task.kind as u64,
+        task.status as u64,
+        task.last_record.0,
+        xxh3_64(&task.key),
+        xxh3_64_with_seed(&task.source, 1),
+    ];
+    task.targets.iter().fold(hash(Kind::Task, &words), |sum, target| hash(Kind::Task, &[sum, xxh3_64(target)]))
 }

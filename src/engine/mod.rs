@@ -7,7 +7,7 @@
 mod apply;
 mod audit;
 pub mod client;
-mod core;
+pub(crate) mod core;
 pub mod digest;
 pub mod eviction;
 pub mod extents;

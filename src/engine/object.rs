@@ -294,6 +294,11 @@ impl Object {
         }
     }
 
+    /// Makes the promises of its group its own, before it gets an id that they do not cover.
+    pub fn keep_promises(&mut self) {
+        *self.live_lease.get_mut() = self.live_lease().max(self.lease()).0;
+    }
+
     /// Whether readers were promised more than records say.
     #[must_use]
     pub fn owes_renewal(&self) -> bool {

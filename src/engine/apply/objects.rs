@@ -73,6 +73,7 @@ impl Sequencer<'_> {
         self.alter(handle, Some(id), |object, core| {
             core.writers.give(object.client);
             object.client = core.writers.take(start.client);
+            object.keep_promises();
             object.id = ObjectId(id.0);
             // Promises name objects by id: the list of those to be replicated has the old one, and so has the group.
             object.clear_dirty();
@@ -131,7 +132,7 @@ impl Sequencer<'_> {
         let core = &mut *self.core;
         if let Some(discarded) = core.discarded.remove(&reservation) {
             core.releases.remove(&(discarded.release_at, reservation));
-            core.digest.subtract(digest::discarded(reservation, discarded.release_at));
+            core.digest.subtract(digest::discarded(reservation, &discarded));
             for replica in &discarded.replicas {
                 core.free(&engine.counts, replica, discarded.size);
             }
@@ -277,8 +278,9 @@ impl Sequencer<'_> {
 
 impl Core {
     fn begin_processing(&mut self, id: ObjectId, started: LogTime, soft_pin: SoftPin) {
-        self.digest.add(digest::processing(id.0, started));
-        self.processing.insert(id, Processing { started, soft_pin });
+        let write = Processing { started, soft_pin };
+        self.digest.add(digest::processing(id, &write));
+        self.processing.insert(id, write);
     }
 
     fn take(&mut self, counts: &Counts, place: Place, size: u64, id: ReplicaId) -> Option<Replica> {

@@ -64,7 +64,10 @@ impl Sequencer<'_> {
             }
             let _ = object
                 .take_replicas(|replica| task.targets.contains(&replica.id()) && !replica.segment.is_alive());
-            if task.kind == ReplicationKind::Move && written == task.targets.len() {
+            // The source goes only if somebody can read the object without it.
+            let elsewhere = |replica: &Replica| replica.id() != task.source && replica.is_readable();
+            let whole = written == task.targets.len() && object.replicas().any(elsewhere);
+            if task.kind == ReplicationKind::Move && whole {
                 moved =
                     object.take_replicas(|replica| replica.id() == task.source).map(|out| (object.size, out));
             }

@@ -136,9 +136,10 @@ impl Core {
         if replicas.is_empty() {
             return;
         }
-        self.digest.add(digest::discarded(record, release_at));
+        let bytes = Discarded { release_at, size, replicas };
+        self.digest.add(digest::discarded(record, &bytes));
         self.releases.insert((release_at, record));
-        self.discarded.insert(record, Discarded { release_at, size, replicas });
+        self.discarded.insert(record, bytes);
     }
 }
 
@@ -269,7 +270,7 @@ impl Sequencer<'_> {
 impl Core {
     pub(super) fn end_processing(&mut self, id: ObjectId) -> Option<crate::engine::core::Processing> {
         let processing = self.processing.remove(&id)?;
-        self.digest.subtract(digest::processing(id.0, processing.started));
+        self.digest.subtract(digest::processing(id, &processing));
         Some(processing)
     }
 }

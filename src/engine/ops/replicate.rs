@@ -2,7 +2,7 @@
 
 use super::find::Found;
 use super::placement::Places;
-use crate::engine::object::{Replica, ReplicaStatus, Replicas};
+use crate::engine::object::{Replica, Replicas};
 use crate::engine::record::{DynamicLease, Record, ReplicationKind};
 use crate::engine::state::Sequencer;
 use crate::engine::task::Replication;
@@ -158,16 +158,16 @@ impl Sequencer<'_> {
             Err((code, depends_on)) => return Answer::refuse(code, depends_on),
         };
         let whole = self.view(found.handle, |object| {
-            let source = object.replicas().any(|replica| {
-                replica.id() == task.source
-                    && replica.status == ReplicaStatus::Complete
-                    && replica.segment.is_alive()
-            });
-            let target_gone = object
-                .replicas()
-                .any(|replica| task.targets.contains(&replica.id()) && !replica.segment.is_alive());
-            let written = object.replicas().filter(|replica| task.targets.contains(&replica.id())).count();
-            source && !target_gone && written == task.targets.len()
+            let is_target = |replica: &Replica| task.targets.contains(&replica.id());
+            let is_source = |replica: &Replica| replica.id() == task.source;
+            let source = object.replicas().any(|replica| is_source(replica) && replica.is_readable());
+            let written = object.replicas().filter(|replica| is_target(replica) && replica.segment.is_alive());
+            let elsewhere = |replica: &Replica| {
+                !is_source(replica) && (replica.is_readable() || is_target(replica) && replica.segment.is_alive())
+            };
+            source
+                && written.count() == task.targets.len()
+                && (kind == ReplicationKind::Copy || object.replicas().any(elsewhere))
         });
         let release_at = self.now.plus(self.engine.rules.hold());
         let id = self.commit(&Record::ReplicationEnd { object: found.object, release_at });
