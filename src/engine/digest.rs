@@ -74,7 +74,8 @@ pub fn object(object: &Object, client: Uuid) -> u64 {
         if let Some(task) = &extra.replication {
             let targets = task.targets.iter().fold(1, |sum, id| hash(Kind::Object, &[sum, id.0]));
             let dynamic = [task.dynamic.id.first, task.dynamic.id.second, task.dynamic.epoch];
-            let words = [task.kind as u64, task.source.0, targets, task.started.0, hash(Kind::Object, &dynamic)];
+            let words =
+                [task.kind as u64, task.source.0, targets, task.started.0, hash(Kind::Object, &dynamic)];
             sum =
                 hash(Kind::Object, &[sum, task.client.first, task.client.second, hash(Kind::Object, &words)]);
         }
@@ -148,5 +149,7 @@ pub fn task(task: &super::task::Task) -> u64 {
         xxh3_64(&task.key),
         xxh3_64_with_seed(&task.source, 1),
     ];
-    task.targets.iter().fold(hash(Kind::Task, &words), |sum, target| hash(Kind::Task, &[sum, xxh3_64(target)]))
+    task.targets
+        .iter()
+        .fold(hash(Kind::Task, &words), |sum, target| hash(Kind::Task, &[sum, xxh3_64(target)]))
 }

@@ -10,7 +10,7 @@
 //!
 //! | pattern | libstdc++ | here |
 //! |---|---|---|
-//! | `[[.x.]]`, `[[=x=]]` | collating elements, equivalence classes | refused |
+//! | `[[.name.]]` | collating elements with names | refused; those of one character are taken |
 //! | more than 100,000 states (`(a{1000}){1000}`) | refused | refused, with a slightly different count |
 //! | longer than 256 KiB, nested deeper than 200 | accepted until its stack overflows | refused |
 //! | a key that takes too many steps | runs on | [`TooCostly`] |

@@ -9,6 +9,9 @@ use super::shard::{KeyHash, Objects, SHARDS, Shard};
 use super::state::Engine;
 use super::types::{Answer, ErrorCode, LogTime, ObjectId, SequenceId, Uuid};
 
+/// Objects with their keys.
+pub type Keys = Vec<(ObjectId, Box<[u8]>)>;
+
 impl Engine {
     /// Looks a key up. An object that is about to be removed is looked up again when that is done, so that nobody is
     /// promised what is no longer there.
@@ -80,7 +83,7 @@ impl Engine {
 
     /// The keys of one shard, copied out: whoever matches them against something may take its time.
     #[must_use]
-    pub fn keys(&self, shard: usize) -> (Vec<(ObjectId, Box<[u8]>)>, SequenceId) {
+    pub fn keys(&self, shard: usize) -> (Keys, SequenceId) {
         let mut keys = Vec::new();
         let last_removal = self.walk(shard, |object| keys.push((object.id, object.key.clone())));
         (keys, last_removal)

@@ -8,7 +8,7 @@ too, but in one breath with their removal, and their endpoints are not compared.
 
 from calls import Call
 from choices import Choices
-from messages import ALL, TENANT, config, meta
+from messages import ALL, SEGMENT_OK, TENANT, config, meta
 
 
 class ObjectCalls(Choices):
@@ -25,16 +25,23 @@ class ObjectCalls(Choices):
 
     def _UpsertStart(self):
         key = self._key(self.world.keys(flight=False) if self._chance(0.9) else self.world.keys(flight=True), 0.7)
+        key = key if self._room() else self._fresh()
         client = self._client()
         if self._chance(0.04):
             # A fresh key: what becomes of an object that is there is `failed-upserts` in deliberate.py.
-            return Call("UpsertStart", self._too_large(client, f"large-{self.random.getrandbits(32)}"))
+            return Call("UpsertStart", self._too_large(client, self._fresh()))
         found = self._object(key)
         size = found.size if found and self._chance(0.5) else self._size()
         groups = self._groups(1)
         if found and found.group and self._chance(0.7):
             groups = [found.group]
         return Call("UpsertStart", (client, key, size, self._config(groups), self._tenant()))
+
+    def _room(self):
+        return SEGMENT_OK in self.world.mounted.values()
+
+    def _fresh(self):
+        return f"fresh-{self.random.getrandbits(32)}"
 
     def _batch_sizes(self, keys):
         sizes = [self._size() for _ in keys]
@@ -49,6 +56,7 @@ class ObjectCalls(Choices):
 
     def _BatchUpsertStart(self):
         keys = self._keys(self.world.keys(flight=False), 0.6)
+        keys = keys if self._room() else [self._fresh() for _ in keys]
         sizes = self._batch_sizes(keys)
         for number, key in enumerate(keys[: len(sizes)]):
             if self._object(key) and self._chance(0.5):

@@ -113,3 +113,14 @@ def test_pending_slots(scenario):
         reference, *ours = answers(s, "CreateCopyTask", "k", TENANT, ["seg2"])
         assert reference == Err(-1401)
         assert all(isinstance(answer, Ok) for answer in ours)
+
+
+def test_removal_beside_a_copy(scenario):
+    with scenario() as s:
+        s.mount(1, 2)
+        s.put(A, "k")
+        s("CopyStart", A, "k", TENANT, "seg1", ["seg2"])
+        s("UnmountSegment", (2, 2), B)
+        reference, *ours = answers(s, "Remove", "k", True, TENANT)
+        assert reference in (Err(-703), Err(-708))
+        assert all(answer == Err(-708) for answer in ours)

@@ -45,4 +45,6 @@ def test_the_walks_covered_enough(walks):
     assert not rare, f"called fewer than 200 times: {rare}"
     assert walks.total >= 20_000
     assert walks.success_share >= 0.30
-    assert not walks.missing_codes(), f"error codes never seen: {walks.missing_codes()}"
+    # Too many waiting tasks: `pending-slots` in deliberate.py keeps it out of the walks; test_tasks.py sees it.
+    missing = set(walks.missing_codes()) - {-1401}
+    assert not missing, f"error codes never seen: {missing}"

@@ -298,7 +298,10 @@ impl World {
             }
             3 => {
                 let shard = self.chance.below(SHARDS as u64) as usize;
-                self.pair.primary.get_matching(shard, now, |_| true, |object| seen.push(see(object)));
+                let (keys, _) = self.pair.primary.keys(shard);
+                seen.extend(
+                    keys.iter().filter_map(|(_, key)| self.pair.primary.get(key, now, see).result.ok()),
+                );
                 "get matching"
             }
             _ => {
@@ -360,7 +363,9 @@ impl World {
     fn remove_matching(&mut self) -> &'static str {
         let (now, force, digit) = (self.now(), self.chance.percent(20), b'0' + self.chance.below(10) as u8);
         let ids: Vec<ObjectId> = (0..SHARDS)
-            .flat_map(|shard| self.pair.primary.matching(shard, |key| key.last() == Some(&digit)))
+            .flat_map(|shard| self.pair.primary.keys(shard).0)
+            .filter(|(_, key)| key.last() == Some(&digit))
+            .map(|(id, _)| id)
             .collect();
         let gone = self.removing(force, |world| world.pair.primary.remove_matching(&ids, force, now).0);
         self.count("remove matching", gone > 0)

@@ -110,12 +110,11 @@ impl Sequencer<'_> {
         let release_at = self.now.plus(self.engine.rules.hold());
         if self.core.processing.contains_key(&found.object.id) {
             // A write that is pushed aside leaves nothing behind but its reservation.
-            return match self.places(client, key, size, config) {
-                Err(answer) => answer,
-                Ok(places) => {
-                    self.commit(&Record::Discard { object: found.object, release_at });
-                    self.start_at(client, key, size, config, &places)
-                }
+            let places = self.places(client, key, size, config);
+            let discarded = self.commit(&Record::Discard { object: found.object, release_at });
+            return match places {
+                Err(answer) => Answer { depends_on: discarded, ..answer },
+                Ok(places) => self.start_at(client, key, size, config, &places),
             };
         }
         let config = WriteConfig { hard_pin: hard_pinned, ..*config };

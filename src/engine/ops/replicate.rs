@@ -161,9 +161,11 @@ impl Sequencer<'_> {
             let is_target = |replica: &Replica| task.targets.contains(&replica.id());
             let is_source = |replica: &Replica| replica.id() == task.source;
             let source = object.replicas().any(|replica| is_source(replica) && replica.is_readable());
-            let written = object.replicas().filter(|replica| is_target(replica) && replica.segment.is_alive());
+            let written =
+                object.replicas().filter(|replica| is_target(replica) && replica.segment.is_alive());
             let elsewhere = |replica: &Replica| {
-                !is_source(replica) && (replica.is_readable() || is_target(replica) && replica.segment.is_alive())
+                !is_source(replica)
+                    && (replica.is_readable() || is_target(replica) && replica.segment.is_alive())
             };
             source
                 && written.count() == task.targets.len()

@@ -316,11 +316,22 @@ impl Parser<'_> {
             b'[' => match self.peek() {
                 None => return Err(self.bad("missing ']'")),
                 Some(b':') => Item::Class(self.class_name()?),
-                Some(b'.' | b'=') => return Err(self.bad("collating elements are not supported")),
+                Some(mark @ (b'.' | b'=')) => self.collating(mark)?,
                 Some(_) => Item::Byte(b'['),
             },
             byte => Item::Byte(byte),
         })
+    }
+
+    /// The element of `[.x.]` or `[=x=]`, of which the first bracket was just read. In the "C" locale a character stands
+    /// for itself; elements with names are not supported.
+    fn collating(&mut self, mark: u8) -> Result<Item, BadPattern> {
+        let element = match self.text.get(self.at..self.at + 4) {
+            Some(&[_, byte, end, b']']) if end == mark => byte,
+            _ => return Err(self.bad("not a collating element of one character")),
+        };
+        self.at += 4;
+        Ok(if mark == b'.' { Item::Byte(element) } else { Item::Class(ByteSet::of(|byte| byte == element)) })
     }
 
     /// The set of `[:name:]`, of which the first bracket was just read.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::{Handled, Handlers, INVALID, constant};
 use crate::engine::Engine;
 use crate::engine::pattern::Pattern;
+use crate::engine::read::Keys;
 use crate::engine::shard::SHARDS;
 use crate::engine::types::{ObjectId, SequenceId};
 use crate::master::clock::Clock;
@@ -114,7 +115,7 @@ impl Search {
     }
 
     /// The objects of a shard whose key matches.
-    fn matching(&mut self, engine: &Engine, shard: usize) -> Vec<(ObjectId, Box<[u8]>)> {
+    fn matching(&mut self, engine: &Engine, shard: usize) -> Keys {
         let (mut keys, last_removal) = engine.keys(shard);
         self.depends_on = self.depends_on.max(last_removal);
         keys.retain(|(_, key)| {
