@@ -4,13 +4,12 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use hashbrown::HashTable;
-
 use super::client::Writers;
 use super::digest::Digest;
 use super::eviction::EvictionIndex;
 use super::extents::Extents;
 use super::group::{Group, Membership};
+use super::ids::Ids;
 use super::object::Replicas;
 use super::record::SoftPin;
 use super::segment::Segment;
@@ -26,7 +25,7 @@ pub struct Core {
     /// Its timestamp.
     pub log_time: LogTime,
     /// Where objects lie, by id.
-    pub ids: HashTable<Handle>,
+    pub ids: Ids,
     /// The object that was looked at last and where it lies: nearly always the next to be named by a record.
     pub hint: Cell<Option<(ObjectId, Handle)>>,
     /// Who wrote which object.
@@ -123,11 +122,4 @@ impl Chance {
         self.0 ^= self.0 << 17;
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound.max(1)
     }
-}
-
-/// The hash of an id for the table of ids.
-#[must_use]
-pub fn id_hash(id: ObjectId) -> u64 {
-    let wide = u128::from(id.0 ^ 0x2545_f491_4f6c_dd1d) * 0x9e37_79b9_7f4a_7c15;
-    (wide >> 64) as u64 ^ wide as u64
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::core::{Core, Discarded, id_hash};
+use crate::engine::core::{Core, Discarded};
 use crate::engine::digest;
 use crate::engine::eviction::Standing;
 use crate::engine::group::{Group, Membership};
@@ -151,8 +151,15 @@ impl Engine {
         };
         match core.hint.get() {
             Some((hinted, handle)) if hinted == id && is_it(&handle) => Some(handle),
-            _ => core.ids.find(id_hash(id), is_it).copied(),
+            _ => core.ids.find(id, is_it),
         }
+    }
+}
+
+impl Engine {
+    fn id_at(&self, handle: Handle) -> ObjectId {
+        let objects = self.shards[handle.shard()].objects.read();
+        objects.at(handle.slot()).map_or(ObjectId(0), |object| object.id)
     }
 }
 
@@ -210,24 +217,12 @@ impl Sequencer<'_> {
 
     pub(super) fn name_handle(&mut self, id: ObjectId, handle: Handle) {
         let engine = self.engine;
-        self.core.ids.insert_unique(id_hash(id), handle, |handle| {
-            let objects = engine.shards[handle.shard()].objects.read();
-            objects.at(handle.slot()).map_or(0, |object| id_hash(object.id))
-        });
+        self.core.ids.insert(id, handle, |handle| engine.id_at(*handle));
     }
 
     pub(super) fn unname_handle(&mut self, id: ObjectId, handle: Handle) {
-        if let Ok(entry) = self.core.ids.find_entry(id_hash(id), |found| *found == handle) {
-            entry.remove();
-        }
-        if self.core.ids.capacity() > 1024 && self.core.ids.len() * 8 < self.core.ids.capacity() {
-            let engine = self.engine;
-            let room = self.core.ids.len() * 2;
-            self.core.ids.shrink_to(room, |handle| {
-                let objects = engine.shards[handle.shard()].objects.read();
-                objects.at(handle.slot()).map_or(0, |object| id_hash(object.id))
-            });
-        }
+        let engine = self.engine;
+        self.core.ids.remove(id, handle, |handle| engine.id_at(*handle));
     }
 
     /// Takes an object away. Its replicas' bytes meet their fate.
