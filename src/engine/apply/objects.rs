@@ -15,15 +15,24 @@ impl Sequencer<'_> {
     /// Where an object lies that a record names. An object that is not there, or whose last record is another one, is
     /// a fault of the log: it is counted, and the record has no effect on it.
     pub(super) fn named(&mut self, object: ObjectRef) -> Option<Handle> {
-        let handle = self.engine.handle(&self.core, object.id);
-        let fits = handle.is_some_and(|handle| {
+        let at = |handle: Handle| {
             let objects = self.engine.shards[handle.shard()].objects.read();
-            objects.at(handle.slot()).is_some_and(|found| found.last_record == object.after)
-        });
-        if !fits {
-            self.core.faults += 1;
+            let found = objects.at(handle.slot()).filter(|found| found.id == object.id);
+            found.map(|found| found.last_record)
+        };
+        // The object that was looked at last is nearly always the one, and needs no search.
+        let hinted = self.core.hint.get().filter(|(id, _)| *id == object.id).map(|(_, handle)| handle);
+        let found = match hinted.and_then(|handle| Some((handle, at(handle)?))) {
+            Some(found) => Some(found),
+            None => self.engine.handle(&self.core, object.id).and_then(|handle| Some((handle, at(handle)?))),
+        };
+        match found {
+            Some((handle, last_record)) if last_record == object.after => Some(handle),
+            _ => {
+                self.core.faults += 1;
+                None
+            }
         }
-        handle.filter(|_| fits)
     }
 
     pub(super) fn apply_start(&mut self, id: SequenceId, at: LogTime, start: &Start<'_>) {

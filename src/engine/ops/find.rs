@@ -1,15 +1,17 @@
 //! Looking an object up under the sequencer.
 
-use crate::engine::object::Object;
+use crate::engine::object::{ClientNumber, Object};
 use crate::engine::record::{ObjectRef, Record};
 use crate::engine::shard::{Handle, KeyHash};
 use crate::engine::state::Sequencer;
-use crate::engine::types::{ErrorCode, SequenceId};
+use crate::engine::types::{ErrorCode, ObjectId, SequenceId};
 
 /// An object that is there, and where.
 pub(super) struct Found {
     pub handle: Handle,
     pub object: ObjectRef,
+    /// Who wrote it.
+    pub client: ClientNumber,
 }
 
 impl Sequencer<'_> {
@@ -25,7 +27,8 @@ impl Sequencer<'_> {
             Some(object) if object.is_valid() => {
                 let handle = Handle::new(hash.shard(), slot);
                 self.core.hint.set(Some((object.id, handle)));
-                Ok(Found { handle, object: ObjectRef { id: object.id, after: object.last_record } })
+                let named = ObjectRef { id: object.id, after: object.last_record };
+                Ok(Found { handle, object: named, client: object.client })
             }
             Some(object) => Err((ErrorCode::OBJECT_NOT_FOUND, object.rests_on())),
             None => Err((ErrorCode::OBJECT_NOT_FOUND, objects.last_removal)),
@@ -45,6 +48,19 @@ impl Sequencer<'_> {
             self.commit(&Record::Sweep { objects: &[id] });
         }
         self.find(key).ok()
+    }
+
+    /// Looks at an object by its id: one that was looked at last is found without a search.
+    pub(super) fn view_by_id<R>(&self, id: ObjectId, look: impl FnOnce(&Object) -> R) -> Option<R> {
+        if let Some((hinted, handle)) = self.core.hint.get()
+            && hinted == id
+        {
+            let objects = self.engine.shards[handle.shard()].objects.read();
+            if let Some(object) = objects.at(handle.slot()).filter(|object| object.id == id) {
+                return Some(look(object));
+            }
+        }
+        self.view(self.engine.handle(&self.core, id)?, look)
     }
 
     /// Looks at an object.

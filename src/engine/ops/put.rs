@@ -152,7 +152,9 @@ impl Sequencer<'_> {
         config: &WriteConfig<'_>,
     ) -> Result<Places, Answer<Started>> {
         let last = self.core.last;
-        if self.engine.shards[KeyHash::of(key).shard()].objects.read().len() >= SHARD_CAPACITY - 1 {
+        // With fewer objects than one shard can hold there is no need to look.
+        let many = self.engine.len() >= SHARD_CAPACITY as u64 - 1;
+        if many && self.engine.shards[KeyHash::of(key).shard()].objects.read().len() >= SHARD_CAPACITY - 1 {
             return Err(Answer::refuse(ErrorCode::NO_AVAILABLE_HANDLE, last));
         }
         let own_host = self.host_of(client, config);
@@ -184,12 +186,9 @@ impl Sequencer<'_> {
 
     /// What a writer is told: it rests on the record that reserved the bytes (R3).
     fn started(&self, id: SequenceId) -> Answer<Started> {
-        let object_id = ObjectId(id.0);
-        let seen = self.engine.handle(&self.core, object_id).and_then(|handle| {
-            self.view(handle, |object| Started {
-                size: object.size,
-                replicas: object.replicas().cloned().collect(),
-            })
+        let seen = self.view_by_id(ObjectId(id.0), |object| Started {
+            size: object.size,
+            replicas: object.replicas().cloned().collect(),
         });
         match seen {
             Some(started) => Answer::ok(started, id),
@@ -240,8 +239,11 @@ impl Sequencer<'_> {
 
     fn find_owned(&self, client: Uuid, key: &[u8]) -> Result<Found, (ErrorCode, SequenceId)> {
         let found = self.find(key)?;
-        let owner = self.view(found.handle, |object| self.core.writers.id(object.client));
-        if owner == Some(client) { Ok(found) } else { Err((ErrorCode::ILLEGAL_CLIENT, found.object.after)) }
+        if self.core.writers.id(found.client) == client {
+            Ok(found)
+        } else {
+            Err((ErrorCode::ILLEGAL_CLIENT, found.object.after))
+        }
     }
 }
 

@@ -54,8 +54,11 @@ impl Sequencer<'_> {
         let mut condemned = Vec::with_capacity(ids.len());
         for id in ids {
             let Some(handle) = self.engine.handle(&self.core, *id) else { continue };
-            let Some(after) = self.view(handle, |object| object.last_record) else { continue };
-            let found = Found { handle, object: ObjectRef { id: *id, after } };
+            let Some((after, client)) = self.view(handle, |object| (object.last_record, object.client))
+            else {
+                continue;
+            };
+            let found = Found { handle, object: ObjectRef { id: *id, after }, client };
             if self.condemn(&found, force).is_ok() {
                 condemned.push(found.object);
             }

@@ -10,6 +10,8 @@ mod replication;
 mod segments;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::engine::Engine;
 use crate::engine::ops::Started;
@@ -210,8 +212,13 @@ impl Handlers {
 
 /// A request of another client generation, or nonsense. One line says which.
 fn refuse_arguments(function: Function, body: &[u8]) -> Handled {
+    /// When a line was last written: who sends nonsense must not fill our disk.
+    static LAST_LINE: AtomicU64 = AtomicU64::new(0);
     let reason = generation::explain(function, body);
-    tracing::warn!(function = function.name(), %reason, "refused a request whose arguments cannot be read");
+    let second = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    if LAST_LINE.swap(second, Ordering::Relaxed) != second {
+        tracing::warn!(function = function.name(), %reason, "refused a request whose arguments cannot be read");
+    }
     Handled { outcome: INVALID_ARGUMENTS, batch: false, items: 1, failed: 1 }
 }
 
