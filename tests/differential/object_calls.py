@@ -25,11 +25,11 @@ class ObjectCalls(Choices):
 
     def _UpsertStart(self):
         key = self._key(self.world.keys(flight=False) if self._chance(0.9) else self.world.keys(flight=True), 0.7)
-        key = key if self._room() else self._fresh()
+        key = key if self._room() else self._absent_key()
         client = self._client()
         if self._chance(0.04):
             # A fresh key: what becomes of an object that is there is `failed-upserts` in deliberate.py.
-            return Call("UpsertStart", self._too_large(client, self._fresh()))
+            return Call("UpsertStart", self._too_large(client, self._absent_key()))
         found = self._object(key)
         size = found.size if found and self._chance(0.5) else self._size()
         groups = self._groups(1)
@@ -40,7 +40,7 @@ class ObjectCalls(Choices):
     def _room(self):
         return SEGMENT_OK in self.world.mounted.values()
 
-    def _fresh(self):
+    def _absent_key(self):
         return f"fresh-{self.random.getrandbits(32)}"
 
     def _batch_sizes(self, keys):
@@ -56,7 +56,7 @@ class ObjectCalls(Choices):
 
     def _BatchUpsertStart(self):
         keys = self._keys(self.world.keys(flight=False), 0.6)
-        keys = keys if self._room() else [self._fresh() for _ in keys]
+        keys = keys if self._room() else [self._absent_key() for _ in keys]
         sizes = self._batch_sizes(keys)
         for number, key in enumerate(keys[: len(sizes)]):
             if self._object(key) and self._chance(0.5):

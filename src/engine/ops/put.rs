@@ -167,7 +167,7 @@ impl Sequencer<'_> {
         };
         let places = self.core.choose_places(&wanted);
         if places.is_empty() {
-            if self.core.segments.len() as u64 >= config.replicas {
+            if self.core.open.len() as u64 >= config.replicas.max(1) {
                 self.engine.counts.starved.store(true, Ordering::Relaxed);
             }
             return Err(Answer::refuse(ErrorCode::NO_AVAILABLE_HANDLE, last));
