@@ -225,9 +225,9 @@ fn an_expired_client_loses_its_segments_and_nobody_elses() {
     engine.sequencer(LogTime(1)).remount(&[spec], uuid(2)).result.unwrap();
     put(engine, "stays", 64, &WriteConfig { preferred: &[b"segment-1"], ..plain() }, 100_000);
     put(engine, "goes", 64, &WriteConfig { preferred: &[b"segment-2"], ..plain() }, 100_000);
-    assert!(engine.is_joined(uuid(2)));
+    assert_eq!(engine.is_joined(uuid(2)).result, Ok(true));
     engine.sequencer(LogTime(100_001)).expire_client(uuid(2));
-    assert!(!engine.is_joined(uuid(2)));
+    assert_eq!(engine.is_joined(uuid(2)).result, Ok(false));
     assert_eq!(engine.segments().len(), 1);
     assert!(present(engine, "stays") && !present(engine, "goes"));
     let last = engine.applied();

@@ -118,10 +118,13 @@ impl Engine {
         self.clients.read().get(&id).cloned()
     }
 
-    /// Whether a client has told its segments since it was last lost.
-    #[must_use]
-    pub fn is_joined(&self, id: Uuid) -> bool {
-        self.clients.read().get(&id).is_some_and(|client| client.joined)
+    /// Whether a client has told its segments since it was last lost. That it has not rests on nothing: it is asked to
+    /// do so once more.
+    pub fn is_joined(&self, id: Uuid) -> Answer<bool> {
+        match self.clients.read().get(&id) {
+            Some(client) => Answer::ok(client.joined, client.last_record),
+            None => Answer::ok(false, SequenceId(0)),
+        }
     }
 
     /// How many clients have told their segments.

@@ -71,9 +71,9 @@ impl Handlers {
             return constant::<F, ()>(Err(ErrorCode::INVALID_PARAMS), out);
         }
         let now = self.now();
-        let joined = self.engine.is_joined(request.client_id);
+        let joined = self.engine.is_joined(request.client_id).result;
         let answer = self.engine.sequencer(now).remount(&specs, request.client_id);
-        if answer.result.is_ok() && !joined {
+        if answer.result.is_ok() && joined != Ok(true) {
             self.liveness.heard(request.client_id, now);
             tracing::info!(client = %request.client_id, segments = specs.len(), "client joined");
         }
@@ -114,9 +114,11 @@ impl Handlers {
         if !self.liveness.heard(client, self.now()) {
             return constant::<F, PingResponse>(Err(ErrorCode::INTERNAL_ERROR), out);
         }
-        let joined = self.engine.is_joined(client);
-        let client_status = if joined { ClientStatus::OK } else { ClientStatus::NEED_REMOUNT };
-        constant::<F, _>(Ok(PingResponse { view_version: 0, client_status }), out)
+        let answer = self.engine.is_joined(client).map(|joined| PingResponse {
+            view_version: 0,
+            client_status: if joined { ClientStatus::OK } else { ClientStatus::NEED_REMOUNT },
+        });
+        reply::<F, _>(answer, out)
     }
 
     pub(super) fn batch_query_ip<F: Rpc>(&self, clients: Vec<Uuid>, out: &mut Vec<u8>) -> Handled {
