@@ -28,7 +28,6 @@ pub struct EvictionIndex {
 #[derive(Debug, Default)]
 struct Ordered {
     buckets: BTreeMap<LeaseBucket, Ids>,
-    len: usize,
 }
 
 /// Ids in order. A bitmap of many takes a bit or two for each object where a tree would take some thirty bytes, but it
@@ -49,24 +48,31 @@ impl Default for Ids {
 }
 
 impl Ids {
-    fn insert(&mut self, id: u64) -> bool {
+    fn insert(&mut self, id: u64) {
         match self {
             Self::Few(ids) => {
-                let Err(place) = ids.binary_search(&id) else { return false };
+                let Err(place) = ids.binary_search(&id) else { return };
                 ids.insert(place, id);
                 if ids.len() > MANY {
                     *self = Self::Many(ids.iter().copied().collect());
                 }
-                true
             }
-            Self::Many(ids) => ids.insert(id),
+            Self::Many(ids) => {
+                ids.insert(id);
+            }
         }
     }
 
-    fn remove(&mut self, id: u64) -> bool {
+    fn remove(&mut self, id: u64) {
         match self {
-            Self::Few(ids) => ids.binary_search(&id).map(|place| ids.remove(place)).is_ok(),
-            Self::Many(ids) => ids.remove(id),
+            Self::Few(ids) => {
+                if let Ok(place) = ids.binary_search(&id) {
+                    ids.remove(place);
+                }
+            }
+            Self::Many(ids) => {
+                ids.remove(id);
+            }
         }
     }
 
@@ -88,16 +94,12 @@ impl Ids {
 
 impl Ordered {
     fn insert(&mut self, bucket: LeaseBucket, id: ObjectId) {
-        if self.buckets.entry(bucket).or_default().insert(id.0) {
-            self.len += 1;
-        }
+        self.buckets.entry(bucket).or_default().insert(id.0);
     }
 
     fn remove(&mut self, bucket: LeaseBucket, id: ObjectId) {
         if let Some(ids) = self.buckets.get_mut(&bucket) {
-            if ids.remove(id.0) {
-                self.len -= 1;
-            }
+            ids.remove(id.0);
             if ids.is_empty() {
                 self.buckets.remove(&bucket);
             }
@@ -141,18 +143,6 @@ impl EvictionIndex {
             self.soft.remove(standing.bucket, standing.id);
             self.soft_ends.remove(&(standing.soft_pin_until, standing.id));
         }
-    }
-
-    /// Candidates that have no soft pin.
-    #[must_use]
-    pub fn plain_len(&self) -> usize {
-        self.plain.len
-    }
-
-    /// Candidates that have one.
-    #[must_use]
-    pub fn soft_len(&self) -> usize {
-        self.soft.len
     }
 
     /// The candidates whose lease may have ended by `now`, in order. Those of the last step have to be looked at.
