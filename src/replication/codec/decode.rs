@@ -142,6 +142,8 @@ impl<'b> Records<'b> {
                 term: Term(self.from.number()?),
                 primary: self.from.bytes()?,
                 hold_until: self.time()?,
+                lease_ttl: self.from.number()?,
+                kept_tasks: self.from.narrow()?,
             },
             Kind::Resign => Record::Resign { term: Term(self.from.number()?) },
             Kind::Digest => Record::Digest { digest: Digest(self.from.word()?) },

@@ -150,11 +150,13 @@ pub fn encode(out: &mut Vec<u8>, context: &mut Context, at: LogTime, record: &Re
                 before = *until;
             }
         }
-        Record::NewTerm { term, primary, hold_until } => {
+        Record::NewTerm { term, primary, hold_until, lease_ttl, kept_tasks } => {
             to.head(Kind::NewTerm, at);
             put_number(to.out, term.0);
             put_bytes(to.out, primary);
             to.time(hold_until);
+            put_number(to.out, lease_ttl);
+            put_number(to.out, kept_tasks.into());
         }
         Record::Resign { term } => {
             to.head(Kind::Resign, at);

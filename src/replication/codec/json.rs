@@ -193,8 +193,11 @@ fn describe(record: &Record<'_>) -> (&'static str, Value) {
                 leases.iter().map(|(id, until)| json!({ "object": id.0, "until": until.0 })).collect();
             ("RenewLeases", json!({ "leases": leases }))
         }
-        Record::NewTerm { term, primary, hold_until } => {
-            let payload = json!({ "term": term.0, "primary": text(primary), "hold_until": hold_until.0 });
+        Record::NewTerm { term, primary, hold_until, lease_ttl, kept_tasks } => {
+            let payload = json!({
+                "term": term.0, "primary": text(primary), "hold_until": hold_until.0, "lease_ttl": lease_ttl,
+                "kept_tasks": kept_tasks,
+            });
             ("NewTerm", payload)
         }
         Record::Resign { term } => ("Resign", json!({ "term": term.0 })),
