@@ -5,5 +5,12 @@
 
 pub mod batch;
 pub mod codec;
+pub mod follower;
+pub mod gate;
 pub mod keys;
+pub mod lease;
+pub mod node;
+pub mod queue;
+pub mod replica;
 pub mod time;
+pub mod writer;
