@@ -68,6 +68,9 @@ class Client:
             raise AttributeError(method)
         return lambda *args, **kwargs: self.call(method, *args, **kwargs)
 
+    def running(self):
+        return self.process.poll() is None
+
     def kill(self):
         """Ends the client as a crash does: nothing is closed, nothing is unmounted."""
         processes.kill(self.process)

@@ -8,7 +8,7 @@ clients is where the objects of both go.
 import random
 import threading
 
-from history import ABSENT, OK, PUT, READ, REFUSED, REMOVE, RESERVE, SOMETHING, UNKNOWN, Range, finish
+from history import ABSENT, NOT_READY, OK, PUT, READ, REFUSED, REMOVE, RESERVE, SOMETHING, UNKNOWN, Range, finish
 from messages import ALL, TENANT, config, describe_replica, meta
 from raw import NoAnswer, NotSent
 from struct_pack import Err, Ok
@@ -20,8 +20,8 @@ OBJECT_ALREADY_EXISTS = -705
 OBJECT_HAS_LEASE = -706
 # Errors that say that nothing happened. All others leave it open.
 REFUSALS = (NO_AVAILABLE_HANDLE, REPLICA_IS_NOT_READY, OBJECT_NOT_FOUND, OBJECT_ALREADY_EXISTS, OBJECT_HAS_LEASE)
-# An object that is being written is not there yet, for a reader.
-NOT_THERE = (OBJECT_NOT_FOUND, REPLICA_IS_NOT_READY)
+# What these answers to a read say about the object.
+FOUND_NOTHING = {OBJECT_NOT_FOUND: ABSENT, REPLICA_IS_NOT_READY: NOT_READY}
 OBJECT_BYTES = 256
 # While nobody serves, an actor does not fill the history with calls that were not sent.
 REST_SECONDS = 0.02
@@ -64,10 +64,10 @@ class Actor:
     def note_removal(self, operation, outcome, code):
         """A key that stays goes back to the live ones; one that is already gone was lost."""
         finish(operation, outcome)
-        if outcome == REFUSED and code not in NOT_THERE:
+        if code in FOUND_NOTHING:
+            finish(self.history.begin(self.name, READ, operation.key), OK, FOUND_NOTHING[code])
+        elif outcome == REFUSED:
             self.live.append(operation.key)
-        if code == OBJECT_NOT_FOUND:
-            finish(self.history.begin(self.name, READ, operation.key), OK, ABSENT)
 
     def work(self, stop):
         while not stop.is_set():
@@ -87,8 +87,8 @@ class RawActor(Actor):
         self.plan = config()
 
     def step(self):
-        choices = [self.put, self.put, self.put, self.put_batch, self.read, self.read, self.remove, self.reserve]
-        self.random.choices(choices, [6, 6, 6, 2, 4, 4, 4, 1])[0]()
+        choices = [self.put, self.put_batch, self.read, self.remove, self.remove_batch, self.reserve]
+        self.random.choices(choices, [18, 2, 8, 4, 1, 1])[0]()
 
     def put(self):
         [key] = self.new_keys(1)
@@ -138,10 +138,20 @@ class RawActor(Actor):
         for key in self.some_live(1):
             operation = self.history.begin(self.name, REMOVE, key)
             answer = self._ask([operation], "Remove", key, force, TENANT)
-            if isinstance(answer, Ok):
-                self.note_removal(operation, OK, 0)
-            elif answer is not None:
-                self.note_removal(operation, REFUSED if answer.code in REFUSALS else UNKNOWN, answer.code)
+            if answer is not None:
+                self._note_removal(operation, answer)
+
+    def remove_batch(self, count=None):
+        keys = self.some_live(count or self.batch)
+        operations = [self.history.begin(self.name, REMOVE, key) for key in keys]
+        for operation, answer in zip(operations, self._ask(operations, "BatchRemove", keys, True, TENANT) or []):
+            self._note_removal(operation, answer)
+
+    def _note_removal(self, operation, answer):
+        if isinstance(answer, Ok):
+            self.note_removal(operation, OK, 0)
+        else:
+            self.note_removal(operation, REFUSED if answer.code in REFUSALS else UNKNOWN, answer.code)
 
     def read(self):
         keys = self.some_published(self.random.choice([1, 8]))
@@ -190,8 +200,8 @@ def note_replicas(operation, answer):
     if isinstance(answer, Ok):
         found = places(answer.value[0])
         finish(operation, OK, value=found, ranges=found)
-    elif isinstance(answer, Err) and answer.code in NOT_THERE:
-        finish(operation, OK, value=ABSENT)
+    elif isinstance(answer, Err) and answer.code in FOUND_NOTHING:
+        finish(operation, OK, value=FOUND_NOTHING[answer.code])
 
 
 class StoreActor(Actor):
@@ -212,11 +222,11 @@ class StoreActor(Actor):
     def step(self):
         self.random.choices([self.put, self.read, self.remove], [4, 4, 1])[0]()
 
-    def put(self, count=None):
+    def put(self, count=None, **config):
         keys = self.new_keys(count or self.random.choice([1, 1, 8, 32]))
         values = [self.value_of(key) for key in keys]
         operations = [self.history.begin(self.name, PUT, key, value) for key, value in zip(keys, values)]
-        for operation, code in zip(operations, self.client.put_registered(keys, values)):
+        for operation, code in zip(operations, self.client.put_registered(keys, values, config=config)):
             self.note_put(operation, OK if code == 0 else REFUSED if code == NO_AVAILABLE_HANDLE else UNKNOWN)
 
     def remove(self):
@@ -239,8 +249,8 @@ class StoreActor(Actor):
         for operation, code, data in zip(operations, codes, found):
             if code >= 0:
                 finish(operation, OK, value=data[:code])
-            elif code in NOT_THERE:
-                finish(operation, OK, value=ABSENT)
+            elif code in FOUND_NOTHING:
+                finish(operation, OK, value=FOUND_NOTHING[code])
 
 
 class Crowd:

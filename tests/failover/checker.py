@@ -3,6 +3,7 @@
 What it finds, by name:
 
 * `lost`: an object whose put was acknowledged is not there, and nobody removed it;
+* `unready`: such an object is there, but cannot be read;
 * `undone`: a removal was acknowledged, and the object is there;
 * `phantom`: an object that was never written, or whose write was refused;
 * `wrong`: other bytes than those written, or other places than those promised;
@@ -15,7 +16,7 @@ A change whose outcome is unknown may have happened or not, at any time until so
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from history import ABSENT, NEVER, OK, PUT, READ, REFUSED, REMOVE, RESERVE, SOMETHING
+from history import ABSENT, NEVER, NOT_READY, OK, PUT, READ, REFUSED, REMOVE, RESERVE, SOMETHING
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,12 @@ def check(history):
     by_key = defaultdict(list)
     for each in history.operations:
         by_key[each.key].append(each)
-    found = []
+    found = {}
     for key, operations in by_key.items():
-        found += _check_key(key, operations)
-    return found + _overlaps(by_key)
+        for each in _check_key(key, operations):
+            # One of a kind for each key: how often it was looked at does not count.
+            found.setdefault((each.kind, key), each)
+    return [*found.values(), *_overlaps(by_key)]
 
 
 def summary(violations, shown=10):
@@ -76,6 +79,9 @@ def _check_key(key, operations):
 
 
 def _fits(value, allowed):
+    if value is NOT_READY:
+        # That is how a write under way looks to others.
+        return ABSENT in allowed
     return value in allowed or (value is SOMETHING and allowed != {ABSENT})
 
 
@@ -86,6 +92,8 @@ def _name(read, writes, before):
     text = f"{when} found {_short(read.value)}, may be {' or '.join(sorted(map(_short, before)))}; {written}"
     if read.value is ABSENT:
         return "lost", read.key, text
+    if read.value is NOT_READY:
+        return "unready", read.key, text
     if before == {ABSENT}:
         return ("undone" if last and last.kind == REMOVE else "phantom"), read.key, text
     return "wrong", read.key, text
@@ -93,7 +101,7 @@ def _name(read, writes, before):
 
 def _short(value):
     text = repr(value)
-    return text if len(text) < 120 else f"{text[:120]}…"
+    return text if len(text) < 80 else f"{text[:80]}…"
 
 
 def _went_back(writes, states, reads):

@@ -24,8 +24,8 @@ class _Named:
         return self._name
 
 
-# What a read found: nothing; or something of which it was not told what.
-ABSENT, SOMETHING = _Named("ABSENT"), _Named("SOMETHING")
+# What a read found: nothing; something of which it was not told what; something that cannot be read.
+ABSENT, SOMETHING, NOT_READY = _Named("ABSENT"), _Named("SOMETHING"), _Named("NOT_READY")
 NEVER = float("inf")
 
 

@@ -6,6 +6,7 @@ from checker import check
 from history import (
     ABSENT,
     NEVER,
+    NOT_READY,
     OK,
     PUT,
     READ,
@@ -56,6 +57,7 @@ ALLOWED = {
     "an unknown put that happened late": [put(1, 2, UNKNOWN), read(3, 4, ABSENT), read(5, 6, "v")],
     "an unknown removal": [put(1, 2), remove(3, 4, UNKNOWN), read(5, 6, "v"), read(7, 8, ABSENT)],
     "reads at once that differ": [put(1, 2, UNKNOWN), read(3, 6, "v", actor="b"), read(4, 5, ABSENT, actor="c")],
+    "a put under way": [put(1, 2, UNKNOWN), read(3, 4, NOT_READY)],
     "a read without answer": [put(1, 2), op(READ, 3, NEVER, UNKNOWN)],
     "neighbours": [put(1, 2, ranges=[place(0)]), put(1, 2, key="l", ranges=[place(10)])],
     "another memory": [put(1, 2, ranges=[place(0)]), put(1, 2, key="l", ranges=[place(0, endpoint="e:2")])],
@@ -76,6 +78,7 @@ FORBIDDEN = {
     "lost after it was seen": [put(1, 2), read(3, 4, "v"), read(5, 6, ABSENT)],
     "lost after a refused removal": [put(1, 2), remove(3, 4, REFUSED), read(5, 6, ABSENT)],
     "lost, seen by another": [put(1, 2), read(3, 4, ABSENT, actor="b")],
+    "unready": [put(1, 2), read(3, 4, NOT_READY)],
     "undone": [put(1, 2), remove(3, 4), read(5, 6, "v")],
     "undone, seen as something": [put(1, 2), remove(3, 4), read(5, 6, SOMETHING)],
     "phantom": [read(1, 2, "v")],

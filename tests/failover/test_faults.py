@@ -14,9 +14,9 @@ def run(world, fault, rounds):
             f"longest silence {done.silence:.3f} s, {summary(done.violations, 3)}",
             flush=True,
         )
-        assert not done.violations, summary(done.violations)
+        if done.violations:
+            pytest.fail(summary(done.violations))
         assert done.acknowledged > 100, "not much was tested"
-        assert not world.unread(), world.unread()[:10]
 
 
 @pytest.mark.timeout(300)

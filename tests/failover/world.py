@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 
 from actors import Crowd, RawActor, StoreActor, note_replicas
-from checker import check
+from checker import Violation, check
 from clients import MIB, Client
 from cluster import Masters
 from etcd import Etcd
@@ -86,6 +86,10 @@ class World:
         finally:
             session.close()
 
+    def wait_until_answered(self):
+        """Until some master answers."""
+        self.call("ExistKey", "probe", TENANT)
+
     def wait_for_another(self, old):
         """Until a master other than `old` is the primary and serves."""
 
@@ -96,26 +100,25 @@ class World:
         wait_until(another, "another primary", RECOVERY_SECONDS)
         return self.masters.wait_until_serving()
 
-    def actors(self, raw=2, store=None):
-        """New actors, whose keys nobody has used; a real client each for the second kind."""
+    def actors(self, raw=2):
+        """New actors, whose keys nobody has used: raw ones, and one for every real client."""
         self.generation += 1
         name = f"g{self.generation}"
         made = [
             RawActor(f"raw{number}-{name}", self.seed, self.history, self.published["raw"], self.session())
             for number in range(raw)
         ]
-        clients = self.clients if store is None else self.clients[:store]
         return made + [
             StoreActor(f"store{number}-{name}", self.seed, self.history, self.published["store"], client)
-            for number, client in enumerate(clients)
+            for number, client in enumerate(self.clients)
         ]
 
-    def round(self, fault, raw=2, store=None, warm_up=1.0):
+    def round(self, fault, actors=None, warm_up=1.0):
         """Traffic, one fault, traffic, and then everything is looked at."""
         self.masters.wait_until_redundant()
         before = self.history.acknowledged()
         probe = Probe(self.masters.addresses, self.host)
-        crowd = Crowd(self.actors(raw, store))
+        crowd = Crowd(actors or self.actors())
         try:
             time.sleep(warm_up)
             steps = fault(self)
@@ -127,13 +130,22 @@ class World:
             probe.stop()
             crowd.stop()
         silence = probe.longest_silence(struck, time.monotonic())
-        self.sweep()
-        acknowledged = self.history.acknowledged() - before
-        return Round(fault.__name__, first_answer, silence, acknowledged, check(self.history))
+        violations = self.sweep()
+        return Round(fault.__name__, first_answer, silence, self.history.acknowledged() - before, violations)
+
+    def settle(self):
+        """Until there is a primary, and every client has found it and mounted its memory there."""
+        primary = self.masters.wait_until_serving()
+        alive = [each for each in self.clients if each.running()]
+        for each in alive:
+            wait_until(lambda: each.is_exist("probe") >= 0, "a client to find the primary", RECOVERY_SECONDS)
+        segments = {each.segment for each in alive}
+        wait_until(lambda: segments <= set(primary.segments()), "the clients' memory", RECOVERY_SECONDS)
 
     def sweep(self):
-        """Reads everything that was ever written: where it is, and what it holds."""
-        self.masters.wait_until_serving()
+        """Reads everything that was ever written: where it is, and what it holds; returns what is wrong."""
+        self.settle()
+        swept = len(self.history.operations)
         keys = self.history.keys()
         for start in range(0, len(keys), SWEEP_KEYS):
             chunk = keys[start : start + SWEEP_KEYS]
@@ -144,18 +156,17 @@ class World:
                 if operation.key.startswith("store") and isinstance(answer, Ok):
                     operation.value = SOMETHING
         self.read_back()
+        unread = [each.key for each in self.history.operations[swept:] if each.outcome != OK]
+        unread = [Violation("unread", key, "could not be read after the fault") for key in unread]
+        return check(self.history) + unread
 
     def read_back(self):
         """Real clients read every object of real clients; between them they take turns."""
         keys = [key for key in self.history.keys() if key.startswith("store")]
-        readers = [StoreActor(f"reader{n}", self.seed, self.history, [], client) for n, client in enumerate(self.clients)]
+        alive = [each for each in self.clients if each.running()]
+        readers = [StoreActor(f"reader{n}", self.seed, self.history, [], each) for n, each in enumerate(alive)]
         for start in range(0, len(keys), 64):
             readers[start // 64 % len(readers)].read_keys(keys[start : start + 64])
-
-    def unread(self):
-        """Keys of real clients whose data nobody could read in the last sweep, which should be none."""
-        seen = {each.key for each in self.history.operations if each.actor.startswith("reader") and each.outcome == OK}
-        return [key for key in self.history.keys() if key.startswith("store") and key not in seen]
 
     def end(self):
         for each in [*self.clients, self.masters, self.etcd]:
