@@ -5,12 +5,28 @@ import pathlib
 
 import pytest
 
+import report
 from hosts import Network
 from world import World
 
 LOG_TAIL_BYTES = 3000
 # Printed with a failure; another seed is another run.
 SEED = os.environ.get("MOONKEEPER_TEST_SEED", "1")
+
+
+_ROUNDS = []
+
+
+@pytest.fixture
+def soak_rounds():
+    """Rounds that are put here are in the table at the end."""
+    return _ROUNDS
+
+
+def pytest_terminal_summary(terminalreporter):
+    if _ROUNDS:
+        terminalreporter.section("failover: rounds")
+        terminalreporter.write_line(report.table(_ROUNDS))
 
 
 @pytest.fixture

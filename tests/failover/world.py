@@ -169,8 +169,10 @@ class World:
             readers[start // 64 % len(readers)].read_keys(keys[start : start + 64])
 
     def end(self):
+        """Ends everything; a second time does nothing."""
         for each in [*self.clients, self.masters, self.etcd]:
             if each:
                 each.kill()
         if self.network:
             self.network.remove()
+            self.network = None
