@@ -204,6 +204,19 @@ def note_replicas(operation, answer):
         finish(operation, OK, value=FOUND_NOTHING[answer.code])
 
 
+class FaithfulReader(RawActor):
+    """Reads from one master only, on one connection for as long as that lasts: a master that was deposed while it could
+    not notice must not answer it from the past."""
+
+    def work(self, stop):
+        while not stop.is_set():
+            try:
+                self.read()
+            except NotSent:
+                pass
+            stop.wait(REST_SECONDS)
+
+
 class StoreActor(Actor):
     """A real client at work."""
 

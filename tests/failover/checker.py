@@ -13,7 +13,7 @@ What it finds, by name:
 A change whose outcome is unknown may have happened or not, at any time until somebody sees which.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass
 
 from history import ABSENT, NEVER, NOT_READY, OK, PUT, READ, REFUSED, REMOVE, RESERVE, SOMETHING
@@ -39,10 +39,14 @@ def check(history):
     return [*found.values(), *_overlaps(by_key)]
 
 
-def summary(violations, shown=10):
-    """Counts by name, and the first of them in words."""
-    counts = ", ".join(f"{count} {kind}" for kind, count in sorted(Counter(v.kind for v in violations).items()))
-    lines = [f"  {v.kind} {v.key}: {v.text}" for v in violations[:shown]]
+def summary(violations, shown=8):
+    """Counts by name, and some of each in words."""
+    by_kind = defaultdict(list)
+    for each in violations:
+        by_kind[each.kind].append(each)
+    some = [each for kind in sorted(by_kind) for each in by_kind[kind][: max(1, shown // len(by_kind))]]
+    counts = ", ".join(f"{len(found)} {kind}" for kind, found in sorted(by_kind.items()))
+    lines = [f"  {each.kind} {each.key}: {each.text}" for each in some]
     return "\n".join([counts or "nothing wrong", *lines])
 
 

@@ -18,6 +18,7 @@ from waiting import wait_until
 OURS, REFERENCE = "moonkeeper", "reference"
 # The reference needs ten seconds to take over, and more when its etcd was away.
 SERVE_SECONDS = 90
+TOKEN = "of-the-failover-tests"
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -46,13 +47,21 @@ class Master:
             self._command = [os.environ["MOONKEEPER_BIN"], "master"]
             self._flags |= {
                 "member_name": name,
+                "peer_host": host.address,
                 "peer_port": self.peer_port,
                 "admin_port": self.admin_port,
+                "admin_token_file": self._token_file(),
                 "data_dir": folder / name,
             }
         else:
             self._command = [os.environ["MOONCAKE_MASTER"]]
             self._flags |= {"enable_oplog": "true"}
+
+    def _token_file(self):
+        path = self.folder / "token"
+        path.write_text(TOKEN + "\n")
+        path.chmod(0o600)
+        return path
 
     @property
     def address(self):
@@ -76,6 +85,21 @@ class Master:
                 return answer.read().decode()
         except (OSError, urllib.error.URLError):
             return None
+
+    def switchover(self, to=None):
+        """Asks it to hand over (ours only); returns when another serves."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.admin_port}/api/v1/switchover",
+            json.dumps({"to": to} if to else {}).encode(),
+            {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"},
+        )
+        with self.host.inside(), _opener.open(request, timeout=60) as answer:
+            return json.loads(answer.read())
+
+    def digest(self):
+        """(last record applied, digest of the state) (ours only); None when it does not answer."""
+        found = self.http("/api/v1/digest")
+        return found and (json.loads(found)["applied"], json.loads(found)["digest"])
 
     def keys(self):
         return set((self.http("/get_all_keys") or "").splitlines())
@@ -144,7 +168,17 @@ class Masters:
             wait_until(self._all_ready, "standbys that have caught up", SERVE_SECONDS)
 
     def _all_ready(self):
-        return all((each.http("/ready") or "") != "" for each in self.all if each.running())
+        return all(each.http("/ready") for each in self.all if each.running())
+
+    def digests(self):
+        """The digest of every master that runs, all at one and the same record."""
+
+        def alike():
+            found = {each.name: each.digest() for each in self.all if each.running()}
+            applied = {each and each[0] for each in found.values()}
+            return {name: each[1] for name, each in found.items()} if len(applied) == 1 and None not in applied else None
+
+        return wait_until(alike, "all masters to have applied the same records", SERVE_SECONDS)
 
     def kill(self):
         for each in self.all:

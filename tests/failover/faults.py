@@ -25,6 +25,14 @@ def terminate(world):
     victim.start()
 
 
+def switchover(world):
+    """The primary is asked to hand over to another."""
+    victim = world.masters.wait_until_serving()
+    struck = time.monotonic()
+    victim.switchover()
+    yield struck
+
+
 def _pause(world, seconds):
     victim = world.masters.wait_until_serving()
     struck = time.monotonic()

@@ -12,6 +12,7 @@ import subprocess
 import uuid
 
 CLONE_NEWNET = 0x40000000
+PREFIX = "moonkeeper-"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -49,13 +50,21 @@ def _ip(*words):
     assert done.returncode == 0, f"ip {' '.join(words)}: {done.stderr}"
 
 
+def _remove_orphans():
+    """A namespace outlives a test run that was killed; its name says whose it was."""
+    for name in os.listdir("/run/netns") if os.path.isdir("/run/netns") else []:
+        if name.startswith(PREFIX) and not os.path.exists(f"/proc/{name[len(PREFIX) :].split('-')[0]}"):
+            _ip("netns", "delete", name)
+
+
 class Network:
     """A hub and `count` machines for masters. Needs root."""
 
     ETCD, CLIENTS = "10.77.1", "10.77.2"
 
     def __init__(self, count):
-        self._tag = f"mk{os.getpid():x}{uuid.uuid4().hex[:4]}"
+        _remove_orphans()
+        self._tag = f"{PREFIX}{os.getpid()}-{uuid.uuid4().hex[:4]}"
         self._names = []
         self.hub = self._namespace("hub", self.CLIENTS + ".1")
         # etcd lives on the hub under another address than the clients.

@@ -25,8 +25,9 @@ class NoAnswer(Exception):
 class Session:
     """A connection to the primary, found by trying all masters, and found again when it breaks. Not for two threads."""
 
-    def __init__(self, addresses, host):
+    def __init__(self, addresses, host, answer_seconds=ANSWER_SECONDS):
         self._addresses, self._host = list(addresses), host
+        self._answer_seconds = answer_seconds
         self._connection = None
 
     def call(self, name, *arguments):
@@ -44,7 +45,7 @@ class Session:
             address = self._addresses.pop(0)
             try:
                 with self._host.inside():
-                    self._connection = Connection(address, timeout=ANSWER_SECONDS)
+                    self._connection = Connection(address, timeout=self._answer_seconds)
                 self._addresses.insert(0, address)
                 return self._connection
             except OSError:

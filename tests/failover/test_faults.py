@@ -25,6 +25,7 @@ def run(world, fault, rounds):
     [
         (faults.kill, 4),
         (faults.terminate, 1),
+        (faults.switchover, 2),
         (faults.kill_twice, 1),
         (faults.all_killed, 1),
         (faults.standby_killed, 1),

@@ -9,12 +9,14 @@ import pytest
 
 import faults
 from checker import summary
+from cluster import REFERENCE, kind_under_test
 from conftest import SEED
 
 ANY = [
     faults.kill,
     faults.kill,
     faults.terminate,
+    faults.switchover,
     faults.kill_twice,
     faults.all_killed,
     faults.standby_killed,
@@ -25,6 +27,8 @@ ANY = [
     faults.etcd_killed_2s,
     faults.etcd_leader_killed,
 ]
+if kind_under_test() == REFERENCE:
+    ANY.remove(faults.switchover)
 RARE = [faults.etcd_away_20s, faults.etcd_killed_20s]
 # A deployment, and what can happen to it. The long outages come with every third one.
 SCENES = [

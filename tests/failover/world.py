@@ -4,10 +4,10 @@ import random
 import time
 from dataclasses import dataclass
 
-from actors import Crowd, RawActor, StoreActor, note_replicas
+from actors import Crowd, FaithfulReader, RawActor, StoreActor, note_replicas
 from checker import Violation, check
 from clients import MIB, Client
-from cluster import Masters
+from cluster import OURS, Masters
 from etcd import Etcd
 from history import OK, READ, SOMETHING, History
 from hosts import Host
@@ -19,6 +19,8 @@ from waiting import wait_until
 # A client of this generation waits two minutes for a connection to a dead address, unless told so.
 CLIENT_ENVIRONMENT = {"MC_RPC_CONNECT_TIMEOUT_MS": "1000"}
 SWEEP_KEYS = 500
+# Longer than a primary is stopped for, so that its clients are still there when it wakes up.
+FAITHFUL_SECONDS = 15
 # Bounds a hang; the reference needs up to half a minute after its etcd was away.
 RECOVERY_SECONDS = 90
 
@@ -108,6 +110,16 @@ class World:
             RawActor(f"raw{number}-{name}", self.seed, self.history, self.published["raw"], self.session())
             for number in range(raw)
         ]
+        made += [
+            FaithfulReader(
+                f"faithful{number}-{name}",
+                self.seed,
+                self.history,
+                self.published["raw"],
+                Session([address], self.host, FAITHFUL_SECONDS),
+            )
+            for number, address in enumerate(self.masters.addresses)
+        ]
         return made + [
             StoreActor(f"store{number}-{name}", self.seed, self.history, self.published["store"], client)
             for number, client in enumerate(self.clients)
@@ -158,7 +170,15 @@ class World:
         self.read_back()
         unread = [each.key for each in self.history.operations[swept:] if each.outcome != OK]
         unread = [Violation("unread", key, "could not be read after the fault") for key in unread]
-        return check(self.history) + unread
+        return check(self.history) + unread + self._compare_digests()
+
+    def _compare_digests(self):
+        """All masters have the same state at the same record (INV-8)."""
+        if self.masters.kind != OURS:
+            return []
+        digests = self.masters.digests()
+        same = len(set(digests.values())) == 1
+        return [] if same else [Violation("digest", "", f"masters differ: {digests}")]
 
     def read_back(self):
         """Real clients read every object of real clients; between them they take turns."""
