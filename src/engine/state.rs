@@ -10,6 +10,7 @@ use super::client::Clients;
 use super::core::Core;
 use super::digest::Digest;
 use super::record::Record;
+use super::reign::Reign;
 use super::rules::Rules;
 use super::segment::Segment;
 use super::shard::{SHARDS, Shard};
@@ -98,12 +99,15 @@ impl Engine {
     /// An empty state.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
+        let kept_tasks = u32::try_from(rules.max_finished_tasks).unwrap_or(u32::MAX);
+        // A log begins with a NewTerm that says how many; a master without a log never has one.
+        let core = Core { reign: Reign { kept_tasks, ..Reign::default() }, ..Core::default() };
         Self {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             clients: RwLock::default(),
             segments: RwLock::default(),
             metadata: RwLock::default(),
-            core: Mutex::default(),
+            core: Mutex::new(core),
             applied: AtomicU64::new(0),
             log: None,
             rules,

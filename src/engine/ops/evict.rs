@@ -14,11 +14,15 @@ impl Engine {
     /// Evicts objects if memory is short, and says how many went. Others get their turn between records.
     pub fn evict(&self, now: LogTime) -> u64 {
         let used = self.used_ratio();
-        let starved = self.counts.starved.swap(false, Ordering::Relaxed);
         let rules = &self.rules;
-        if used <= rules.high_watermark && !starved {
+        if used <= rules.high_watermark && !self.counts.starved.load(Ordering::Relaxed) {
             return 0;
         }
+        // Whoever found no memory is remembered until there may be some (R6).
+        if self.sequencer(now).held() {
+            return 0;
+        }
+        self.counts.starved.store(false, Ordering::Relaxed);
         let over = used - rules.high_watermark;
         let target = rules.eviction_ratio.max(over + rules.eviction_ratio);
         let at_least = (target / 2.0).max(over);

@@ -4,6 +4,7 @@
 
 mod evict;
 mod find;
+mod leases;
 mod metadata;
 mod placement;
 mod put;
@@ -11,6 +12,7 @@ mod remove;
 mod replicate;
 mod segments;
 mod tasks;
+mod term;
 mod upkeep;
 
 pub use put::{ReplicaTypes, Started, WriteConfig};
