@@ -32,7 +32,8 @@ impl Engine {
             sequencer.core.evictable as f64
         };
         let share = |ratio: f64| (base * ratio).ceil().max(0.0) as u64;
-        let mut evicted = self.evict_up_to(share(target), Order { soft_pinned: false, inherited: false }, now);
+        let mut evicted =
+            self.evict_up_to(share(target), Order { soft_pinned: false, inherited: false }, now);
         if evicted < share(at_least) && rules.evict_soft_pinned {
             let order = Order { soft_pinned: true, inherited: false };
             evicted += self.evict_up_to(share(at_least) - evicted, order, now);
