@@ -17,6 +17,7 @@ pub mod group;
 mod ids;
 pub mod object;
 pub mod ops;
+pub mod packing;
 pub mod pattern;
 pub mod read;
 pub mod record;

@@ -3,5 +3,7 @@
 //! What decides is a state machine: events in, commands out, time as an argument. A thin driver carries the commands
 //! out, so that the simulator runs this very code.
 
+pub mod batch;
+pub mod codec;
 pub mod keys;
 pub mod time;
