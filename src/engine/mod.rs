@@ -6,6 +6,7 @@
 
 mod apply;
 mod audit;
+pub mod bounds;
 pub mod client;
 pub(crate) mod core;
 pub mod digest;
@@ -16,6 +17,7 @@ pub mod group;
 mod ids;
 pub mod object;
 pub mod ops;
+pub mod packing;
 pub mod pattern;
 pub mod read;
 pub mod record;
