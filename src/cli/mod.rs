@@ -5,8 +5,10 @@ mod ask;
 pub mod bench;
 mod etcd_options;
 pub mod master;
+mod parent;
 pub mod status;
 pub mod switchover;
+pub mod up;
 
 use std::io::Write;
 use std::process::ExitCode;
