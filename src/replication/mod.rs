@@ -6,4 +6,5 @@
 pub mod batch;
 pub mod codec;
 pub mod keys;
+pub mod snapshot;
 pub mod time;
