@@ -6,6 +6,7 @@
 
 mod apply;
 mod audit;
+pub mod bounds;
 pub mod client;
 pub(crate) mod core;
 pub mod digest;

@@ -119,6 +119,12 @@ impl LeaseBucket {
     pub fn ended_by(now: LogTime) -> Self {
         Self(now.0 / Self::GRAIN_MS)
     }
+
+    /// The last moment that belongs to it.
+    #[must_use]
+    pub fn end(self) -> LogTime {
+        LogTime(self.0.saturating_mul(Self::GRAIN_MS))
+    }
 }
 
 /// One change of state.

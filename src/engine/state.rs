@@ -121,6 +121,12 @@ impl Engine {
         Self { log: Some(log), ..Self::new(rules) }
     }
 
+    /// Whether records go to a log, where each has to fit into a batch.
+    #[must_use]
+    pub fn has_log(&self) -> bool {
+        self.log.is_some()
+    }
+
     /// Waits for the right to change the state. Log time never goes back, whatever the clock says.
     pub fn sequencer(&self, now: LogTime) -> Sequencer<'_> {
         let core = self.core.lock();

@@ -5,6 +5,13 @@
 
 pub mod batch;
 pub mod codec;
+pub mod follower;
+pub mod gate;
 pub mod keys;
+pub mod lease;
+pub mod node;
+pub mod queue;
+pub mod replica;
 pub mod snapshot;
 pub mod time;
+pub mod writer;

@@ -21,3 +21,6 @@ pub use upkeep::Upkeep;
 
 /// The longest key: a record names its key, and a record has to fit into a batch of the log.
 pub const MAX_KEY: usize = 4096;
+
+/// The longest value of the metadata server in a master with a log, for the same reason.
+pub const MAX_LOGGED_VALUE: usize = 200 << 10;
