@@ -13,5 +13,6 @@ pub mod lease;
 pub mod node;
 pub mod queue;
 pub mod replica;
+pub mod snapshot;
 pub mod time;
 pub mod writer;
