@@ -8,3 +8,4 @@ mod faults;
 mod process;
 mod stores;
 mod suite;
+mod wide;
