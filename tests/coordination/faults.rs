@@ -68,6 +68,27 @@ async fn a_stopped_etcd_is_noticed_and_waited_for() {
     assert_eq!(watch.changes_until(last).await.len(), 1);
 }
 
+/// Nothing to tell is not silence: an idle watch is asked for signs of life, and lasts.
+#[tokio::test]
+async fn an_idle_watch_lasts() {
+    for variable in ["ETCD_BIN", "ETCD_DEBIAN_BIN"] {
+        let process = EtcdProcess::start(binary(variable)).await;
+        let watch_silence = Duration::from_millis(900);
+        let settings = EtcdSettings { watch_silence, ..EtcdSettings::new([process.url()]) };
+        let store = Store::Etcd(Etcd::connect(settings).unwrap());
+        let at = write(&store, "a", "1").await;
+        let mut watch = store.watch(watch_of("a", at + 1));
+        let start = Instant::now();
+        while start.elapsed() < 3 * watch_silence {
+            // Others go on, but of that there is nothing to tell; what was told is what the watch says.
+            write(&store, "b", "1").await;
+            assert_eq!(watch.next().await, WatchEvent::Progress { revision: at });
+        }
+        let last = write(&store, "a", "2").await;
+        assert_eq!(watch.changes_until(last).await.len(), 1);
+    }
+}
+
 /// A keep-alive that was given up must not lend its answer to the next one, or a lease would be counted as alive that
 /// has ended.
 #[tokio::test]
@@ -169,6 +190,20 @@ async fn another_member_is_asked_when_one_hangs_or_dies() {
             members[index].restart().await;
         }
     }
+}
+
+/// Without any stream that could break.
+#[tokio::test]
+async fn a_call_without_an_answer_moves_on_to_the_next_endpoint() {
+    let hanging = EtcdProcess::start(binary("ETCD_BIN")).await;
+    let other = EtcdProcess::start(binary("ETCD_BIN")).await;
+    let etcd = Etcd::connect(EtcdSettings::new([hanging.url(), other.url()])).unwrap();
+    // Two clusters of one member each, so that it can be told which one answers.
+    write(&Store::Etcd(etcd.clone()), "a", "1").await;
+    hanging.signal(Signal::STOP);
+    assert_unknown(&etcd, read()).await;
+    let Ok(Response::Got { page, .. }) = etcd.call(read(), PATIENCE).await else { panic!("no answer") };
+    assert!(page.entries.is_empty(), "answered by the one that has it");
 }
 
 async fn write_until_answered(etcd: &Etcd) -> u64 {

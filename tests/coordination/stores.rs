@@ -88,12 +88,15 @@ impl Watch {
 
     /// The next event that is no mere sign of life.
     pub async fn next_but_progress(&mut self) -> WatchEvent {
-        loop {
-            match self.next().await {
-                WatchEvent::Progress { .. } => {}
-                event => return event,
+        let next = async {
+            loop {
+                match self.next().await {
+                    WatchEvent::Progress { .. } => {}
+                    event => return event,
+                }
             }
-        }
+        };
+        tokio::time::timeout(PATIENCE, next).await.expect("more than signs of life within patience")
     }
 
     /// The next changes, up to those of a revision.
