@@ -18,7 +18,8 @@ use crate::coordination::types::{Change, Failure, WatchEvent, WatchRequest};
 /// So many events may wait for their receiver; then the stream is not read on.
 pub(super) const EVENTS_IN_FLIGHT: usize = 64;
 
-/// The largest change of one revision that is put together: etcd takes no request above 1.5 MiB unless told so.
+/// The largest revision that is put together: etcd takes no request above 1.5 MiB unless told so. What a watch has to
+/// catch up on, a thousand revisions in one message, can be far larger.
 const MAX_EVENT_BYTES: usize = 64 << 20;
 
 impl Etcd {
@@ -134,9 +135,9 @@ impl Follower {
             return Ok(None);
         }
         if !response.events.is_empty() || self.parts.started() {
-            let whole = !response.fragment;
             self.parts.add(response.events).map_err(WatchEvent::Broken)?;
-            return if whole { self.changes() } else { Ok(None) };
+            let complete = if response.fragment { self.parts.take_complete() } else { self.parts.take_all() };
+            return self.changes(complete);
         }
         // What etcd sends of itself to this watch comes in order with the changes. What it answers to the whole stream
         // may overtake them in etcd before 3.5.8 and 3.4.25, so it counts as a sign of life only.
@@ -146,10 +147,9 @@ impl Follower {
         Ok(self.told.map(|revision| WatchEvent::Progress { revision }))
     }
 
-    /// The changes that have come together. The header may be ahead of them, the last of them is not.
-    fn changes(&mut self) -> Result<Option<WatchEvent>, WatchEvent> {
+    /// Changes of whole revisions. The header may be ahead of them, the last of them is not.
+    fn changes(&mut self, events: Vec<PbEvent>) -> Result<Option<WatchEvent>, WatchEvent> {
         let unknown = || WatchEvent::Broken("an event of an unknown kind".to_owned());
-        let events = std::mem::take(&mut self.parts).events;
         let changes: Option<Vec<Change>> = events.into_iter().map(change).collect();
         let changes = changes.ok_or_else(unknown)?;
         let last = changes.last().map(|change| match change {
@@ -162,7 +162,7 @@ impl Follower {
     }
 }
 
-/// What has come of a message that etcd sends in fragments.
+/// What has come of a message that etcd sends in fragments, and was not told yet.
 #[derive(Default)]
 struct Parts {
     events: Vec<PbEvent>,
@@ -175,12 +175,32 @@ impl Parts {
     }
 
     fn add(&mut self, events: Vec<PbEvent>) -> Result<(), String> {
-        let size = |event: &PbEvent| event.kv.as_ref().map_or(0, |entry| entry.key.len() + entry.value.len());
         self.bytes += events.iter().map(size).sum::<usize>();
         if self.bytes > MAX_EVENT_BYTES {
-            return Err(format!("one change of more than {MAX_EVENT_BYTES} bytes"));
+            return Err(format!("one revision of more than {MAX_EVENT_BYTES} bytes"));
         }
         self.events.extend(events);
         Ok(())
     }
+
+    /// All revisions but the last, of which there may be more to come.
+    fn take_complete(&mut self) -> Vec<PbEvent> {
+        let last = self.events.last().map(revision_of);
+        let complete = self.events.partition_point(|event| Some(revision_of(event)) != last);
+        let rest = self.events.split_off(complete);
+        self.bytes = rest.iter().map(size).sum();
+        std::mem::replace(&mut self.events, rest)
+    }
+
+    fn take_all(&mut self) -> Vec<PbEvent> {
+        std::mem::take(self).events
+    }
+}
+
+fn size(event: &PbEvent) -> usize {
+    event.kv.as_ref().map_or(0, |entry| entry.key.len() + entry.value.len())
+}
+
+fn revision_of(event: &PbEvent) -> i64 {
+    event.kv.as_ref().map_or(0, |entry| entry.mod_revision)
 }

@@ -16,6 +16,10 @@ const OVERHEAD: usize = 8;
 /// At most so many conditions, and so many steps in each branch, as etcd has it by default.
 const MAX_OPS: usize = 128;
 
+/// At most so many steps in all, those of transactions within transactions included. etcd has no such bound, and nobody
+/// comes near it; what is checked for each pair of steps has to have one.
+const MAX_STEPS: usize = 4096;
+
 /// A transaction: if all of `compare` holds then `success` is done, else `failure`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Program {
@@ -196,12 +200,20 @@ impl Program {
     /// What can be said without looking at any key: numbers, sizes, empty keys, one key written twice.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         self.check_counts(MAX_OPS)?;
+        if self.count() > MAX_STEPS {
+            return Err(Refusal::TooManyOps);
+        }
         writes(&self.success)?;
         writes(&self.failure)?;
         if self.size() > MAX_REQUEST_BYTES {
             return Err(Refusal::TooLarge);
         }
         Ok(())
+    }
+
+    fn count(&self) -> usize {
+        let step = |step: &Step| if let Step::Txn(program) = step { 1 + program.count() } else { 1 };
+        self.success.iter().chain(&self.failure).map(step).sum()
     }
 
     /// About how large it is as etcd writes it to its log.

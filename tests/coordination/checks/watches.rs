@@ -84,11 +84,11 @@ async fn from_a_revision_to_come(store: &Store) {
     assert_eq!(changes.iter().map(revision_of).collect::<Vec<_>>(), [now + 3, now + 4]);
 }
 
-/// More than fits in one message, in revisions of several large values each: nothing is missing, and no revision is
-/// torn although etcd sends it in fragments.
+/// More than fits in one message, and more than a client puts together, in revisions of several large values each:
+/// nothing is missing, and no revision is torn although etcd sends it in fragments.
 async fn everything_of_a_large_history(store: &Store) {
     let first = revision(store).await + 1;
-    let count: u64 = 12;
+    let count: u64 = 60;
     for index in 0..count {
         let value = |part: u8| put(&format!("w4/{index}/{part}"), vec![part; 600_000]);
         done(store, vec![value(0), value(1)]).await;
