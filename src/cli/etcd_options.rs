@@ -42,6 +42,23 @@ impl EtcdOptions {
         };
         access.with_endpoints(&endpoints).map(Some)
     }
+
+    /// The flags of a master that are told to go in the same way, without the endpoints.
+    pub(super) fn more_flags(&self) -> Vec<String> {
+        let file = |flag: &str, path: &Option<PathBuf>| {
+            path.as_ref().map(|path| format!("--{flag}={}", path.display()))
+        };
+        [
+            file("etcd_cacert", &self.cacert),
+            file("etcd_cert", &self.cert),
+            file("etcd_key", &self.key),
+            self.user.as_ref().map(|user| format!("--etcd_user={user}")),
+            file("etcd_password_file", &self.password_file),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
 }
 
 /// The cluster that was named, by the variable if not by the flag.

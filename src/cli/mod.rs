@@ -6,8 +6,10 @@ pub mod bench;
 mod etcd_options;
 pub mod master;
 pub mod oplog;
+mod parent;
 pub mod status;
 pub mod switchover;
+pub mod up;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -5,6 +5,7 @@
 
 pub mod batch;
 pub mod codec;
+pub mod driver;
 pub mod follower;
 pub mod gate;
 pub mod keys;
