@@ -2,6 +2,7 @@
 
 mod checks;
 mod differential;
+mod embedded;
 mod process;
 mod stores;
 mod suite;
