@@ -284,6 +284,31 @@ mod tests {
         assert_eq!(put(&store, "c", "12345678901234").await, Err(MetadataError::Full));
     }
 
+    #[derive(Debug)]
+    struct Forgetful;
+
+    impl crate::engine::Log for Forgetful {
+        fn append(
+            &self,
+            _: types::SequenceId,
+            _: types::LogTime,
+            record: &crate::engine::record::Record<'_>,
+        ) {
+            assert!(record.size_bound() <= crate::engine::bounds::MAX_RECORD);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_value_fits_into_a_record_if_there_is_a_log() {
+        let large = Bytes::from(vec![b'x'; MAX_LOGGED_VALUE + 1]);
+        let lone = admin(9, usize::MAX);
+        assert_eq!(lone.put(b"a", large.clone()).await, Ok(Stored::Updated));
+        let engine = Arc::new(Engine::with_log(Rules::default(), Box::new(Forgetful)));
+        let logged = Admin { engine, ..admin(9, usize::MAX) };
+        assert_eq!(logged.put(b"a", large.clone()).await, Err(MetadataError::TooLarge));
+        assert_eq!(logged.put(&[b'k'; 4096], large.slice(1..)).await, Ok(Stored::Updated));
+    }
+
     #[tokio::test]
     async fn a_name_is_claimed_once() {
         let store = admin(9, 1000);
