@@ -260,7 +260,11 @@ mod tests {
     use crate::master::clock::Clock;
 
     fn admin(entries: usize, bytes: usize) -> Admin {
-        let engine = Arc::new(Engine::new(Rules::default()));
+        admin_of(Engine::new(Rules::default()), entries, bytes)
+    }
+
+    fn admin_of(engine: Engine, entries: usize, bytes: usize) -> Admin {
+        let engine = Arc::new(engine);
         let (_, current) =
             tokio::sync::watch::channel(Current::alone(engine, Clock::start(), Arc::default()));
         Admin { current, metrics: Metrics::new(), metadata_limits: MetadataLimits { entries, bytes } }
@@ -303,8 +307,7 @@ mod tests {
         let large = Bytes::from(vec![b'x'; MAX_LOGGED_VALUE + 1]);
         let lone = admin(9, usize::MAX);
         assert_eq!(lone.put(b"a", large.clone()).await, Ok(Stored::Updated));
-        let engine = Arc::new(Engine::with_log(Rules::default(), Box::new(Forgetful)));
-        let logged = Admin { engine, ..admin(9, usize::MAX) };
+        let logged = admin_of(Engine::with_log(Rules::default(), Box::new(Forgetful)), 9, usize::MAX);
         assert_eq!(logged.put(b"a", large.clone()).await, Err(MetadataError::TooLarge));
         assert_eq!(logged.put(&[b'k'; 4096], large.slice(1..)).await, Ok(Stored::Updated));
     }
