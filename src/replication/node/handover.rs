@@ -175,10 +175,13 @@ impl Node {
             return self.abort_handover(now, "etcd did not answer");
         };
         handover.step = Step::Closing { lease };
-        self.replica.gate.close();
         if let Phase::Leading(reign) = &mut self.phase {
             reign.stage = Stage::Closed;
+            // Most promises are written down while reads are still answered, so that little is left to do when nobody
+            // is.
+            self.replica.engine.flush_leases(reign.clock.at(now));
         }
+        self.replica.gate.close();
         self.commands.push(Command::Close);
     }
 
