@@ -8,6 +8,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use super::core::{Discarded, Processing};
 use super::object::Object;
 use super::record::SoftPin;
+use super::shard::KeyHash;
 use super::types::{LogTime, ObjectId, SequenceId, Uuid};
 
 /// A sum of item hashes. Items come and go in any order.
@@ -47,13 +48,13 @@ fn hash(kind: Kind, words: &[u64]) -> u64 {
     })
 }
 
-/// The hash of an object whose writer is `client`.
+/// The hash of an object whose key has this hash and whose writer is `client`.
 #[must_use]
-pub fn object(object: &Object, client: Uuid) -> u64 {
+pub fn object(object: &Object, key: KeyHash, client: Uuid) -> u64 {
     let mut sum = hash(
         Kind::Object,
         &[
-            xxh3_64(&object.key),
+            key.0,
             object.id.0,
             object.last_record.0,
             object.size,

@@ -12,6 +12,7 @@ pub mod digest;
 pub mod eviction;
 pub mod extents;
 pub mod group;
+mod held;
 mod ids;
 pub mod object;
 pub mod ops;
