@@ -1,9 +1,13 @@
 //! Moonkeeper: a highly available master for Mooncake Store.
 //!
 //! `wire` speaks the protocol of Mooncake clients, `engine` is the deterministic state machine that holds the
-//! metadata, `master` joins the two into the serving process. `engine` knows nothing of `wire` or `master`.
+//! metadata, `replication` keeps its records in an ordered, fenced log in etcd and decides who is primary,
+//! `coordination` is etcd, `master` joins them into the serving process. `engine` knows nothing of `replication`, and
+//! `replication` nothing of `wire`.
 
 pub mod cli;
+pub mod coordination;
 pub mod engine;
 pub mod master;
+pub mod replication;
 pub mod wire;

@@ -15,7 +15,7 @@ use super::record::SoftPin;
 use super::segment::Segment;
 use super::shard::Handle;
 use super::task::Tasks;
-use super::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Uuid};
+use super::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Term, Uuid};
 
 /// What only the holder of the sequencer touches.
 #[derive(Debug, Default)]
@@ -24,6 +24,10 @@ pub struct Core {
     pub last: SequenceId,
     /// Its timestamp.
     pub log_time: LogTime,
+    /// The term of the last primary.
+    pub term: Term,
+    /// Until then nothing is evicted, and nothing removed unless forced (R6).
+    pub hold_until: LogTime,
     /// Where objects lie, by id.
     pub ids: Ids,
     /// The object that was looked at last and where it lies: nearly always the next to be named by a record.

@@ -3,9 +3,10 @@
 //! A record says what happened, never what to compute from local settings or clocks: deadlines and addresses are in it,
 //! and "now" is its timestamp. Records borrow what they name, so that making one costs no copy.
 
+use super::digest::Digest;
 use super::object::ReplicaId;
 use super::segment::SegmentSpec;
-use super::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Uuid};
+use super::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Term, Uuid};
 
 /// An object as a record names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -291,5 +292,24 @@ pub enum Record<'a> {
     RenewLeases {
         /// Objects, and until when they are promised.
         leases: &'a [(ObjectId, LogTime)],
+    },
+    /// A new primary begins: the first record of every term. Clean-up after the old one is its `apply`.
+    NewTerm {
+        /// The term.
+        term: Term,
+        /// The name of the primary.
+        primary: &'a [u8],
+        /// Until then nothing is evicted, and nothing removed unless forced (R6).
+        hold_until: LogTime,
+    },
+    /// A primary hands over: the last record of its term. All promises to readers are in the log.
+    Resign {
+        /// The term.
+        term: Term,
+    },
+    /// The primary's digest before this record, for others to compare theirs with.
+    Digest {
+        /// The digest.
+        digest: Digest,
     },
 }

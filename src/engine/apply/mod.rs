@@ -94,6 +94,12 @@ impl Sequencer<'_> {
                 }
             }
             Record::RenewLeases { leases } => self.apply_renew(leases),
+            Record::NewTerm { term, primary: _, hold_until } => {
+                self.core.term = term;
+                self.core.hold_until = self.core.hold_until.max(hold_until);
+            }
+            // The first says only that nothing is missing, the second only what should be.
+            Record::Resign { .. } | Record::Digest { .. } => {}
         }
     }
 

@@ -1,0 +1,7 @@
+//! Replication: records as bytes, the writer, the follower, the election and the role of a master.
+//!
+//! What decides is a state machine: events in, commands out, time as an argument. A thin driver carries the commands
+//! out, so that the simulator runs this very code.
+
+pub mod keys;
+pub mod time;
