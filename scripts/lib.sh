@@ -31,6 +31,10 @@ etcd_folder() {
   printf '%s/etcd-%s-%s' "$cache" "$etcd_version" \
     "$(short_hash "$root"/scripts/etcd/{go.mod,go.sum,main.go} "$root/scripts/install-etcd")"
 }
+etcd_debian_folder() {
+  printf '%s/etcd-debian-%s-%s' "$cache" "$(. /etc/os-release && printf '%s' "${VERSION_ID:-none}")" \
+    "$(short_hash "$root/scripts/install-etcd-debian")"
+}
 cargo_deny_folder() { printf '%s/cargo-deny-%s' "$cache" "$cargo_deny_version"; }
 
 # provide FOLDER SCRIPT: makes FOLDER once. SCRIPT gets a new folder beside it, which is renamed when the script has
@@ -122,5 +126,7 @@ export_test_environment() {
   export ETCD_BIN ETCDCTL_BIN
   ETCD_BIN=$(etcd_folder)/bin/etcd
   ETCDCTL_BIN=$(etcd_folder)/bin/etcdctl
+  export ETCD_DEBIAN_BIN
+  ETCD_DEBIAN_BIN=$(etcd_debian_folder)/bin/etcd
   export MOONKEEPER_BIN=${MOONKEEPER_BIN:-$CARGO_TARGET_DIR/debug/moonkeeper}
 }

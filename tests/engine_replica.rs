@@ -11,7 +11,7 @@ use engine::world::World;
 const STEPS: u64 = 4_000;
 
 /// Every kind of operation has to have had an effect somewhere, or the test tests less than it says.
-const KINDS: [&str; 35] = [
+const KINDS: [&str; 40] = [
     "mount",
     "remount",
     "unmount",
@@ -47,6 +47,11 @@ const KINDS: [&str; 35] = [
     "release",
     "renew",
     "sweep",
+    "failover",
+    "hand-over",
+    "rejoin",
+    "digest",
+    "evict expired",
 ];
 
 #[test]

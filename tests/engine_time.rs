@@ -128,7 +128,7 @@ fn a_shorter_release_timeout_does_not_cut_short_what_is_held_already() {
     put(&pair.primary, "key", 4096, &plain(), 100_000);
     pair.primary.sequencer(LogTime(100_000)).upsert_start(uuid(1), b"key", 64, &plain()).result.unwrap();
     // The mirror takes over with other settings.
-    let Pair { primary, mirror } = pair;
+    let Pair { primary, mirror, .. } = pair;
     drop(primary);
     let mut next = std::sync::Arc::into_inner(mirror).unwrap();
     next.rules = Rules { release_timeout: 2_000, ..rules() };

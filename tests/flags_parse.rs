@@ -12,6 +12,9 @@ use moonkeeper::master::flags::{FlagError, Parsed, parse};
 use moonkeeper::master::settings::{AllocationStrategy, LogFormat, LogLevel, Settings, Threads};
 use proptest::prelude::*;
 
+#[path = "flags/ha.rs"]
+mod ha;
+
 /// Files and environment for one call.
 #[derive(Default)]
 struct World {
@@ -203,9 +206,7 @@ fn values_that_do_not_fit_are_named_with_what_would() {
 #[test]
 fn what_must_not_be_pretended_is_refused() {
     for (arg, part) in [
-        ("--enable_ha=true", "single master"),
-        ("--enable_ha", "single master"),
-        ("--enable_oplog", "log"),
+        ("--enable_oplog", "--enable_ha"),
         ("--enable_multi_tenants=true", "separate"),
         ("--enable_offload=1", "memory only"),
         ("--enable_snapshot", "snapshot"),
@@ -223,7 +224,7 @@ fn what_must_not_be_pretended_is_refused() {
     assert!(why.contains("MC_RPC_PROTOCOL"), "{why}");
     assert!(World::default().env("MC_RPC_PROTOCOL", "tcp").parse(&[]).is_ok());
     // The environment and files are no way around it.
-    assert!(World::default().env("MOONKEEPER_ENABLE_HA", "true").error(&[]).contains("refused"));
+    assert!(World::default().env("MOONKEEPER_ENABLE_OPLOG", "true").error(&[]).contains("refused"));
     let world = World::default().file("c.yaml", "enable_multi_tenants: true\n");
     assert!(world.error(&["--config_path=c.yaml"]).contains("refused"));
 }

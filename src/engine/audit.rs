@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
+use super::core::Mounted;
 use super::digest::{self, Digest};
 use super::extents::Extents;
 use super::object::Replicas;
+use super::segment::Segment;
 use super::shard::KeyHash;
 use super::state::Sequencer;
 use super::task::TaskStatus;
@@ -81,9 +83,31 @@ impl Sequencer<'_> {
                 Err(_) => expect("segments whose ranges overlap", 0, 1),
             }
         }
+        let open = self.open_segments();
+        let mut kept = core.open.clone();
+        kept.sort_unstable();
+        expect("segments that take new objects", u64::from(kept == open), 1);
+        for index in [&core.names, &core.hosts] {
+            let mut named: Vec<SegmentNumber> = index.values().flatten().copied().collect();
+            named.sort_unstable();
+            expect("segments that take new objects, by name or host", u64::from(named == open), 1);
+        }
         expect("capacity", count(&counts.capacity), capacity);
         expect("allocated bytes", count(&counts.allocated), allocated);
         wrong
+    }
+
+    /// The segments that take new objects, in order: those that are not being drained, and whose client has told them
+    /// to this primary.
+    fn open_segments(&self) -> Vec<SegmentNumber> {
+        let core = &*self.core;
+        let clients = self.engine.clients.read();
+        let told = |segment: &Segment| {
+            segment.number >= core.reign.first_segment
+                || clients.get(&segment.client).is_some_and(|client| !client.inherited)
+        };
+        let open = |mounted: &&Mounted| mounted.drain_until.is_none() && told(&mounted.segment);
+        core.segments.values().filter(open).map(|mounted| mounted.segment.number).collect()
     }
 
     fn sums(&self) -> Sums {
@@ -114,9 +138,10 @@ impl Sequencer<'_> {
         for mounted in core.segments.values() {
             sums.digest.add(digest::segment(&mounted.segment, mounted.drain_until));
         }
-        for (id, _) in self.engine.clients.read().iter().filter(|(_, client)| client.joined) {
-            sums.digest.add(digest::client(*id));
+        for (id, client) in self.engine.clients.read().iter() {
+            sums.digest.add(digest::client(*id, client));
         }
+        sums.digest.add(digest::reign(&core.reign));
         for (key, (value, _)) in self.engine.metadata.read().iter() {
             sums.digest.add(digest::metadata(key, value));
         }

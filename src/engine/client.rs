@@ -10,6 +10,9 @@ use super::types::{SegmentNumber, SequenceId, Uuid};
 pub struct Client {
     /// Whether it has told all its segments: the status that Ping answers.
     pub joined: bool,
+    /// Whether it was known to the primary before and has not told its segments to this one yet: until then nothing
+    /// new is placed in those that it had.
+    pub inherited: bool,
     /// Its mounted segments.
     pub segments: BTreeSet<SegmentNumber>,
     /// The last record about it.

@@ -6,16 +6,18 @@ use std::sync::Arc;
 
 use super::client::Writers;
 use super::digest::Digest;
+use super::doubts::Doubts;
 use super::eviction::EvictionIndex;
 use super::extents::Extents;
 use super::group::{Group, Membership};
 use super::ids::Ids;
 use super::object::Replicas;
 use super::record::SoftPin;
+use super::reign::{Reign, TermReport};
 use super::segment::Segment;
 use super::shard::Handle;
 use super::task::Tasks;
-use super::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Term, Uuid};
+use super::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Uuid};
 
 /// What only the holder of the sequencer touches.
 #[derive(Debug, Default)]
@@ -24,10 +26,12 @@ pub struct Core {
     pub last: SequenceId,
     /// Its timestamp.
     pub log_time: LogTime,
-    /// The term of the last primary.
-    pub term: Term,
-    /// Until then nothing is evicted, and nothing removed unless forced (R6).
-    pub hold_until: LogTime,
+    /// What the last `NewTerm` left behind.
+    pub reign: Reign,
+    /// What it found.
+    pub report: TermReport,
+    /// Signs that this replica is not what the log says.
+    pub doubts: Doubts,
     /// Where objects lie, by id.
     pub ids: Ids,
     /// The object that was looked at last and where it lies: nearly always the next to be named by a record.

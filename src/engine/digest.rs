@@ -5,11 +5,13 @@
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use super::client::Client;
 use super::core::{Discarded, Processing};
 use super::object::Object;
 use super::record::SoftPin;
+use super::reign::Reign;
 use super::shard::KeyHash;
-use super::types::{LogTime, ObjectId, SequenceId, Uuid};
+use super::types::{LogTime, ObjectId, SequenceId, Term, Uuid};
 
 /// A sum of item hashes. Items come and go in any order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +40,7 @@ enum Kind {
     Processing,
     Metadata,
     Task,
+    Reign,
 }
 
 fn hash(kind: Kind, words: &[u64]) -> u64 {
@@ -104,10 +107,34 @@ pub fn segment(segment: &super::segment::Segment, drain_until: Option<LogTime>) 
     hash(Kind::Segment, &words)
 }
 
-/// The hash of a client that is known and alive.
+/// The hash of a client that is known and alive, or was so to the primary before. One that only owns segments adds
+/// nothing to them.
 #[must_use]
-pub fn client(id: Uuid) -> u64 {
-    hash(Kind::Client, &[id.first, id.second])
+pub fn client(id: Uuid, client: &Client) -> u64 {
+    match (client.joined, client.inherited) {
+        (true, _) => hash(Kind::Client, &[id.first, id.second]),
+        (false, true) => hash(Kind::Client, &[id.first, id.second, 1]),
+        (false, false) => 0,
+    }
+}
+
+/// The hash of the current term.
+#[must_use]
+pub fn reign(reign: &Reign) -> u64 {
+    if reign.term == Term(0) {
+        return 0;
+    }
+    let words = [
+        reign.term.0,
+        reign.began.0,
+        reign.since.0,
+        reign.hold_until.0,
+        reign.lease_ttl,
+        u64::from(reign.first_segment.0),
+        u64::from(reign.kept_tasks),
+        reign.resigned.0,
+    ];
+    hash(Kind::Reign, &words)
 }
 
 /// The hash of discarded bytes that are still reserved.

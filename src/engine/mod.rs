@@ -6,9 +6,11 @@
 
 mod apply;
 mod audit;
+pub mod bounds;
 pub mod client;
 pub(crate) mod core;
 pub mod digest;
+pub mod doubts;
 pub mod eviction;
 pub mod extents;
 pub mod group;
@@ -16,9 +18,11 @@ mod held;
 mod ids;
 pub mod object;
 pub mod ops;
+pub mod packing;
 pub mod pattern;
 pub mod read;
 pub mod record;
+pub mod reign;
 pub mod rules;
 pub mod segment;
 pub mod shard;

@@ -119,6 +119,12 @@ impl LeaseBucket {
     pub fn ended_by(now: LogTime) -> Self {
         Self(now.0 / Self::GRAIN_MS)
     }
+
+    /// The last moment that belongs to it.
+    #[must_use]
+    pub fn end(self) -> LogTime {
+        LogTime(self.0.saturating_mul(Self::GRAIN_MS))
+    }
 }
 
 /// One change of state.
@@ -299,8 +305,12 @@ pub enum Record<'a> {
         term: Term,
         /// The name of the primary.
         primary: &'a [u8],
-        /// Until then nothing is evicted, and nothing removed unless forced (R6).
+        /// Until then nothing is evicted, and nothing removed unless forced (R6). An earlier hold that is longer stays.
         hold_until: LogTime,
+        /// The longest promise that this primary gives a reader, in milliseconds: the next one may be set up otherwise.
+        lease_ttl: u64,
+        /// How many ended tasks are remembered from here on, on every replica.
+        kept_tasks: u32,
     },
     /// A primary hands over: the last record of its term. All promises to readers are in the log.
     Resign {

@@ -13,6 +13,16 @@ pub enum Strategy {
     LocalFirst,
 }
 
+/// What becomes of the objects of earlier terms whose lease has ended when a new primary may evict again (R6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expired {
+    /// They stay until memory is short.
+    #[default]
+    Keep,
+    /// They go, which is most of a cache.
+    Evict,
+}
+
 /// What the operator of a store sets.
 #[derive(Clone, Debug)]
 pub struct Rules {
@@ -44,6 +54,8 @@ pub struct Rules {
     pub pending_task_timeout: u64,
     /// How long a task may be worked on, in milliseconds; zero for ever.
     pub processing_task_timeout: u64,
+    /// What becomes of lease-expired objects after a change of primary.
+    pub expired: Expired,
 }
 
 impl Rules {
@@ -72,6 +84,7 @@ impl Default for Rules {
             max_finished_tasks: 10_000,
             pending_task_timeout: 300_000,
             processing_task_timeout: 300_000,
+            expired: Expired::Keep,
         }
     }
 }

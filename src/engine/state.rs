@@ -11,6 +11,7 @@ use super::core::Core;
 use super::digest::Digest;
 use super::held::Held;
 use super::record::Record;
+use super::reign::Reign;
 use super::rules::Rules;
 use super::segment::Segment;
 use super::shard::{SHARDS, Shard};
@@ -102,12 +103,15 @@ impl Engine {
     /// An empty state.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
+        let kept_tasks = u32::try_from(rules.max_finished_tasks).unwrap_or(u32::MAX);
+        // A log begins with a NewTerm that says how many; a master without a log never has one.
+        let core = Core { reign: Reign { kept_tasks, ..Reign::default() }, ..Core::default() };
         Self {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             clients: RwLock::default(),
             segments: RwLock::default(),
             metadata: RwLock::default(),
-            core: Mutex::default(),
+            core: Mutex::new(core),
             applied: AtomicU64::new(0),
             log: None,
             rules,
@@ -119,6 +123,12 @@ impl Engine {
     #[must_use]
     pub fn with_log(rules: Rules, log: Box<dyn Log>) -> Self {
         Self { log: Some(log), ..Self::new(rules) }
+    }
+
+    /// Whether records go to a log, where each has to fit into a batch.
+    #[must_use]
+    pub fn has_log(&self) -> bool {
+        self.log.is_some()
     }
 
     /// Waits for the right to change the state. Log time never goes back, whatever the clock says.

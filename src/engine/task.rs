@@ -156,9 +156,8 @@ impl Tasks {
         }
     }
 
-    /// Forgets the oldest ended tasks beyond `keep`. Which ended tasks are remembered is no promise to anybody, so it
-    /// is not part of the replicated state.
-    pub fn forget_finished(&mut self, keep: usize) {
+    /// Forgets the oldest ended tasks beyond `keep`.
+    pub(super) fn forget_finished(&mut self, keep: usize) {
         while self.finished.len() > keep {
             if let Some(id) = self.finished.pop_front() {
                 self.all.remove(&id);

@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use crate::engine::Engine;
 use crate::engine::object::Object;
+use crate::engine::ops::MAX_LOGGED_VALUE;
 use crate::engine::segment::SegmentStatus;
 use crate::engine::shard::SHARDS;
 use crate::engine::types::{self, ErrorCode};
@@ -174,6 +175,9 @@ impl MetadataStore for Admin {
     }
 
     fn put<'a>(&'a self, key: &'a [u8], value: Bytes) -> Answer<'a, Result<Stored, MetadataError>> {
+        if self.engine.has_log() && value.len() > MAX_LOGGED_VALUE {
+            return Box::pin(ready(Err(MetadataError::TooLarge)));
+        }
         let limits = self.metadata_limits;
         let result =
             self.engine.sequencer(self.clock.now()).put_metadata(key, &value, |old, entries, bytes| {

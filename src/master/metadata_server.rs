@@ -16,6 +16,7 @@ use bytes::Bytes;
 use thiserror::Error;
 
 use super::http::{Answer, answer, query};
+use crate::engine::ops::MAX_LOGGED_VALUE;
 
 /// Largest value. Descriptions of a transfer engine with thousands of buffers stay well below it.
 const MAX_VALUE: usize = 4 << 20;
@@ -56,6 +57,9 @@ pub enum MetadataError {
     /// The key is one that is not replaced, and it has another value.
     #[error("Duplicate rpc_meta key not allowed")]
     Duplicate,
+    /// Values are records of a log, and a record is bounded.
+    #[error("a value has at most {MAX_LOGGED_VALUE} bytes in a replicated store")]
+    TooLarge,
     /// There are as many entries or bytes as are allowed.
     #[error("the metadata server is full")]
     Full,
@@ -99,6 +103,7 @@ fn not_found() -> Response {
 fn failed(error: MetadataError) -> Response {
     let status = match error {
         MetadataError::Duplicate => StatusCode::BAD_REQUEST,
+        MetadataError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         MetadataError::Full => StatusCode::INSUFFICIENT_STORAGE,
         MetadataError::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
     };

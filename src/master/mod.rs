@@ -1,6 +1,7 @@
 //! The process that serves Mooncake clients: request handlers, upkeep, HTTP, settings.
 
 pub mod admin;
+pub mod admin_api;
 pub mod clock;
 pub mod describe;
 pub mod flags;
@@ -9,6 +10,7 @@ pub mod http;
 pub mod liveness;
 pub mod metadata_server;
 pub mod metrics;
+pub mod peer;
 pub mod run;
 pub mod service;
 pub mod settings;

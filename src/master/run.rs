@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::engine::Engine;
-use crate::engine::rules::{Rules, Strategy};
+use crate::engine::rules::{Expired, Rules, Strategy};
 use crate::master::admin::{Admin, MetadataLimits};
 use crate::master::clock::Clock;
 use crate::master::flags::interface_address;
@@ -45,7 +45,8 @@ pub async fn run(settings: &Settings, stop: watch::Receiver<bool>) -> Result<(),
     let clock = Clock::start();
     let engine = Arc::new(Engine::new(rules(settings)));
     engine.sequencer(clock.now()).seed_chance(clock.now().0);
-    let liveness = Arc::new(Liveness::default());
+    let client_ttl = settings.objects.client_ttl.as_millis() as u64;
+    let liveness = Arc::new(Liveness::new(client_ttl));
 
     let rpc = &settings.rpc;
     let host = match &rpc.interface {
@@ -107,10 +108,10 @@ pub async fn run(settings: &Settings, stop: watch::Receiver<bool>) -> Result<(),
             max_retry_attempts: settings.tasks.max_retry_attempts,
         },
     };
-    let client_ttl = settings.objects.client_ttl.as_millis() as u64;
     let forget_metadata =
         settings.metadata_server.as_ref().is_some_and(|metadata| metadata.cleanup_on_timeout);
-    tasks.spawn(Upkeep { engine, clock, liveness, metrics, client_ttl, forget_metadata }.run(stop.clone()));
+    let upkeep = Upkeep { engine, clock, liveness, metrics, forget_metadata };
+    tasks.spawn(upkeep.run(stop.clone(), || true));
     server.serve(Arc::new(MasterService::new(handlers)), stop).await;
     // They end by the same word.
     tasks.join_all().await;
@@ -147,5 +148,7 @@ fn rules(settings: &Settings) -> Rules {
         max_finished_tasks: tasks.max_finished as usize,
         pending_task_timeout: tasks.pending_timeout.map_or(0, ms),
         processing_task_timeout: tasks.processing_timeout.map_or(0, ms),
+        // A master without standbys never takes over from another one.
+        expired: Expired::Keep,
     }
 }

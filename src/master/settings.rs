@@ -5,11 +5,17 @@ use std::time::Duration;
 use super::flags::value::Value;
 use super::flags::{FlagError, Values, Warning};
 
+pub mod ha;
+
+pub use ha::HaSettings;
+
 /// Everything that a master is told when it starts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// The name of this store among others.
     pub cluster_id: String,
+    /// Replication; without it this master is alone.
+    pub ha: Option<HaSettings>,
     /// How Mooncake clients are served.
     pub rpc: RpcSettings,
     /// The HTTP server for metrics, health and queries.
@@ -209,14 +215,19 @@ pub struct LogSettings {
 
 impl Settings {
     /// Checks the ranges of all values and brings them into their final form.
-    pub(super) fn from_values(values: &Values, warnings: &mut Vec<Warning>) -> Result<Settings, FlagError> {
+    pub(super) fn from_values(
+        values: &Values,
+        place: &ha::Surroundings,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Settings, FlagError> {
         let read = Reader { values };
         let limits = HttpLimits {
             max_connections: read.at_least_one("http_max_connections")?,
             header_timeout: read.positive_duration("http_header_timeout")?,
         };
-        Ok(Settings {
+        let mut settings = Settings {
             cluster_id: read.cluster_id()?,
+            ha: None,
             rpc: read.rpc()?,
             http: HttpSettings { host: read.host("metrics_host")?, port: read.port("metrics_port")?, limits },
             metadata_server: read.metadata_server(limits)?,
@@ -244,7 +255,9 @@ impl Settings {
                 true => Some(read.positive_duration("metric_reporting_interval")?),
                 false => None,
             },
-        })
+        };
+        settings.ha = read.ha(&settings, place, warnings)?;
+        Ok(settings)
     }
 }
 

@@ -8,9 +8,10 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use crate::engine::Engine;
+use crate::engine::rules::Expired;
 use crate::engine::types::{LogTime, Uuid};
 use crate::master::clock::Clock;
-use crate::master::liveness::Liveness;
+use crate::master::liveness::{Liveness, Pace};
 use crate::master::metrics::{Counters, Metrics};
 
 /// How often memory is looked at: a client that found none waits no longer than this for the next eviction.
@@ -29,23 +30,23 @@ pub struct Upkeep {
     pub engine: Arc<Engine>,
     /// Log time.
     pub clock: Clock,
-    /// When clients were last heard from.
+    /// Until when clients have to be heard from.
     pub liveness: Arc<Liveness>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
-    /// How long a client may be silent, in milliseconds.
-    pub client_ttl: u64,
     /// Whether what a silent client told the metadata server goes with it.
     pub forget_metadata: bool,
 }
 
 impl Upkeep {
-    /// Runs until `stop` says so.
-    pub async fn run(self, mut stop: watch::Receiver<bool>) {
+    /// Runs until `stop` says so. While `serves` says no, clients cannot be heard, and their deadlines stand still.
+    pub async fn run(self, mut stop: watch::Receiver<bool>, serves: impl Fn() -> bool) {
         let mut eviction = ticker(EVICTION_INTERVAL);
         let mut often = ticker(INTERVAL);
         let mut second = ticker(SECOND);
-        let mut swept = 0;
+        let mut pace = Pace::of(SECOND.as_millis() as u64);
+        // Whatever the primary before did not get round to is swept at first.
+        let mut swept = None;
         loop {
             let this = self.clone();
             tokio::select! {
@@ -57,24 +58,35 @@ impl Upkeep {
                 }
                 _ = often.tick() => {
                     let unmounts = self.engine.counts.unmounts.load(Ordering::Acquire);
-                    let sweep = unmounts != swept;
-                    swept = unmounts;
+                    let sweep = swept.replace(unmounts) != Some(unmounts);
                     aside(move || this.look_after(sweep)).await;
                 }
-                _ = second.tick() => aside(move || this.each_second()).await,
+                _ = second.tick() => {
+                    // One reading of the clock for both: a process that is stopped in between expires nobody.
+                    let now = self.clock.now();
+                    self.liveness.postpone(pace.beat(now, serves()));
+                    let silent = self.liveness.take_silent(now);
+                    aside(move || this.each_second(&silent)).await;
+                }
             }
         }
     }
 
+    /// Whether there is something to evict for, and it may be done (R6).
     fn memory_is_short(&self) -> bool {
-        self.engine.counts.starved.load(Ordering::Relaxed)
-            || self.engine.used_ratio() > self.engine.rules.high_watermark
+        let short = self.engine.counts.starved.load(Ordering::Relaxed)
+            || self.engine.used_ratio() > self.engine.rules.high_watermark;
+        short && self.engine.hold_until() <= self.clock.now()
     }
 
     fn evict(&self) {
         let evicted = self.engine.evict(self.clock.now());
+        Counters::add(&self.metrics.counters.attempted_evictions, 1);
+        self.count_evicted(evicted);
+    }
+
+    fn count_evicted(&self, evicted: u64) {
         let counters = &self.metrics.counters;
-        Counters::add(&counters.attempted_evictions, 1);
         if evicted > 0 {
             Counters::add(&counters.successful_evictions, 1);
             Counters::add(&counters.evicted_keys, evicted);
@@ -100,14 +112,23 @@ impl Upkeep {
         }
         if sweep || done.unmounted > 0 {
             let objects = self.engine.sweep(self.clock.now());
-            tracing::info!(objects, "dropped what lay in unmounted segments");
+            if objects > 0 {
+                tracing::info!(objects, "dropped what lay in unmounted segments");
+            }
         }
     }
 
-    fn each_second(&self) {
-        self.engine.replicate_leases(self.clock.now());
+    fn each_second(&self, silent: &[Uuid]) {
         let now = self.clock.now();
-        for client in self.liveness.take_silent(now, self.client_ttl) {
+        self.engine.replicate_leases(now);
+        if self.engine.rules.expired == Expired::Evict {
+            let evicted = self.engine.evict_expired(now);
+            self.count_evicted(evicted);
+            if evicted > 0 {
+                tracing::info!(evicted, "evicted objects of earlier terms whose lease had ended");
+            }
+        }
+        for client in silent.iter().copied() {
             if self.engine.client(client).is_some() {
                 if self.forget_metadata {
                     self.forget_metadata_of(client, now);

@@ -48,6 +48,13 @@ impl Keys {
         self.of_cluster(&format!("members/{name}"))
     }
 
+    /// The name of the member that a key belongs to, if it is a member's.
+    #[must_use]
+    pub fn member_name(&self, key: &[u8]) -> Option<String> {
+        let rest = key.strip_prefix(self.cluster.as_bytes())?.strip_prefix(b"members/")?;
+        String::from_utf8(rest.to_vec()).ok()
+    }
+
     /// All members.
     #[must_use]
     pub fn members(&self) -> KeyRange {

@@ -3,5 +3,14 @@
 //! What decides is a state machine: events in, commands out, time as an argument. A thin driver carries the commands
 //! out, so that the simulator runs this very code.
 
+pub mod batch;
+pub mod codec;
+pub mod follower;
+pub mod gate;
 pub mod keys;
+pub mod lease;
+pub mod node;
+pub mod queue;
+pub mod replica;
 pub mod time;
+pub mod writer;

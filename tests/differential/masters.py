@@ -6,40 +6,21 @@ what is tested.
 """
 
 import os
-import random
-import socket
 import subprocess
 import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ports import free_port
 from rpc import Connection
 
 _START_DEADLINE_SECONDS = 30.0
 _PORT_ATTEMPTS = 3
-# An iterator: every port is tried once. Shared by threads, so drawn in one step.
-_CANDIDATES = iter(random.Random().sample(range(18_000, 32_000), 14_000))
 
 
 class MasterDied(Exception):
     """A master exited before it served; carries the tail of its log."""
-
-
-def free_port():
-    """A loopback port that was free a moment ago, and was not given out before.
-
-    Taken from below the range that the kernel uses for outgoing connections,
-    so that no client of any master can take it meanwhile.
-    """
-    for port in _CANDIDATES:
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        return port
-    raise RuntimeError("no free port left")
 
 
 def reference_command():

@@ -1,45 +1,96 @@
-//! A primary, and a mirror that applies every record of it at once.
+//! A primary, and a mirror that applies every record of it at once and can take over.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
+use moonkeeper::engine::bounds::MAX_RECORD;
+use moonkeeper::engine::doubts::Doubts;
 use moonkeeper::engine::object::Object;
 use moonkeeper::engine::record::Record;
 use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::shard::SHARDS;
-use moonkeeper::engine::types::{LogTime, SequenceId};
+use moonkeeper::engine::types::{LogTime, SequenceId, Term};
 use moonkeeper::engine::{Engine, Log};
 use parking_lot::Mutex;
 
 /// A primary with its mirror.
 pub struct Pair {
-    pub primary: Engine,
+    pub primary: Arc<Engine>,
     pub mirror: Arc<Engine>,
+    term: u64,
+    log: Arc<Mutex<Written>>,
 }
 
-/// Applies what it is told to the mirror; records have no gaps and time does not go back.
+/// What was written so far.
+#[derive(Debug, Default)]
+pub struct Written {
+    pub last: (SequenceId, LogTime),
+    /// How many promises to readers.
+    pub renewals: usize,
+    /// How many records that evict.
+    pub evictions: usize,
+}
+
+/// Applies what it is told to the other one; records have no gaps, fit into a batch, and time does not go back.
 #[derive(Debug)]
 struct Mirroring {
-    mirror: Arc<Engine>,
-    last: Mutex<(SequenceId, LogTime)>,
+    other: Arc<OnceLock<Weak<Engine>>>,
+    log: Arc<Mutex<Written>>,
 }
 
 impl Log for Mirroring {
     fn append(&self, id: SequenceId, at: LogTime, record: &Record<'_>) {
-        let mut last = self.last.lock();
-        assert_eq!(id.0, last.0.0 + 1, "a gap in the log");
-        assert!(at >= last.1, "log time went back from {:?} to {at:?}", last.1);
-        *last = (id, at);
-        self.mirror.sequencer(at).apply(id, at, record);
+        let mut log = self.log.lock();
+        assert_eq!(id.0, log.last.0.0 + 1, "a gap in the log");
+        assert!(at >= log.last.1, "log time went back from {:?} to {at:?}", log.last.1);
+        assert!(record.size_bound() <= MAX_RECORD, "a record that fits into no batch");
+        log.last = (id, at);
+        match record {
+            Record::RenewLeases { leases } => log.renewals += leases.len(),
+            Record::Evict(_) => log.evictions += 1,
+            _ => {}
+        }
+        if let Some(other) = self.other.get().and_then(Weak::upgrade) {
+            other.sequencer(at).apply(id, at, record);
+        }
     }
 }
 
 impl Pair {
+    /// Settings shape records and never enter `apply`, so the mirror has others.
     pub fn new(rules: Rules) -> Self {
-        // Settings shape records and never enter `apply`, so the mirror can have others.
-        let mirror = Arc::new(Engine::new(Rules::default()));
-        let log = Mirroring { mirror: mirror.clone(), last: Mutex::default() };
-        Self { primary: Engine::with_log(rules, Box::new(log)), mirror }
+        Self::with(rules, Rules::default())
+    }
+
+    /// Both with their own settings.
+    pub fn with(rules: Rules, of_the_mirror: Rules) -> Self {
+        let log = Arc::new(Mutex::default());
+        let engine = |rules| {
+            let other = Arc::new(OnceLock::new());
+            let mirroring = Mirroring { other: Arc::clone(&other), log: Arc::clone(&log) };
+            (Arc::new(Engine::with_log(rules, Box::new(mirroring))), other)
+        };
+        let ((primary, after), (mirror, before)) = (engine(rules), engine(of_the_mirror));
+        after.set(Arc::downgrade(&mirror)).unwrap();
+        before.set(Arc::downgrade(&primary)).unwrap();
+        Self { primary, mirror, term: 0, log }
+    }
+
+    /// The mirror takes over, and the old primary may answer for a while. Says what the new one was told to wait for.
+    pub fn promote(&mut self, now: LogTime, answers_for: u64) -> SequenceId {
+        std::mem::swap(&mut self.primary, &mut self.mirror);
+        self.begin(now, answers_for)
+    }
+
+    /// The primary begins another term.
+    pub fn begin(&mut self, now: LogTime, answers_for: u64) -> SequenceId {
+        self.term += 1;
+        self.primary.sequencer(now).begin_term(Term(self.term), b"master-0", answers_for)
+    }
+
+    /// What was written so far.
+    pub fn written<R>(&self, look: impl FnOnce(&Written) -> R) -> R {
+        look(&self.log.lock())
     }
 
     /// INV-8: same sequence id, same digest.
@@ -56,6 +107,9 @@ impl Pair {
         super::assert_sound(&self.primary, what);
         super::assert_sound(&self.mirror, what);
         assert_eq!(picture(&self.primary), picture(&self.mirror), "{what}");
+        for engine in [&self.primary, &self.mirror] {
+            assert_eq!(engine.doubts(), Doubts::default(), "{what}");
+        }
     }
 }
 
@@ -89,6 +143,10 @@ fn picture(engine: &Engine) -> BTreeMap<String, String> {
     all.insert("tasks".into(), format!("{} {}", reading.tasks_pending, reading.tasks_processing));
     all.insert("metadata".into(), engine.metadata_len().to_string());
     all.insert("clients".into(), engine.joined_clients().to_string());
+    drop(sequencer);
+    all.insert("inherited".into(), format!("{:?}", sorted(engine.inherited())));
+    let (term, hold_until, resigned) = (engine.term(), engine.hold_until(), engine.resigned());
+    all.insert("term".into(), format!("{term:?} {hold_until:?} {resigned} {:?}", engine.term_report()));
     all
 }
 

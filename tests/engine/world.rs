@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 
-use moonkeeper::engine::object::Object;
+use moonkeeper::engine::object::{Object, Replica};
 use moonkeeper::engine::ops::{ReplicaTypes, Started, WriteConfig};
 use moonkeeper::engine::record::{DynamicLease, ReplicationKind, SoftPin};
 use moonkeeper::engine::rules::{Rules, Strategy};
-use moonkeeper::engine::segment::SegmentSpec;
+use moonkeeper::engine::segment::{Segment, SegmentSpec};
 use moonkeeper::engine::shard::SHARDS;
-use moonkeeper::engine::types::{Answer, ErrorCode, LogTime, ObjectId, Uuid};
+use moonkeeper::engine::types::{Answer, ErrorCode, LogTime, ObjectId, SegmentNumber, Uuid};
 
-use super::claims::bytes_of;
+use super::claims::{Bytes, bytes_of};
 use super::{Chance, Claims, Pair, uuid};
 
 const KEYS: u64 = 80;
@@ -27,8 +27,28 @@ pub struct World {
     chance: Chance,
     clock: u64,
     rules: Rules,
+    /// Segments whose client has not told them to this primary yet.
+    closed: HashMap<SegmentNumber, Uuid>,
     /// How often each kind of operation succeeded.
     pub done: HashMap<&'static str, u64>,
+}
+
+/// What a reader learns of an object.
+fn see(object: &Object) -> (ObjectId, Vec<Bytes>) {
+    let readable = object.replicas().filter(|replica| replica.is_readable());
+    (object.id, readable.map(|replica| bytes_of(replica, object.size)).collect())
+}
+
+fn spec_of(segment: &Segment) -> SegmentSpec<'_> {
+    SegmentSpec {
+        id: segment.id,
+        name: &segment.name,
+        base: segment.base,
+        size: segment.size,
+        te_endpoint: &segment.te_endpoint,
+        protocol: &segment.protocol,
+        host_id: &segment.host_id,
+    }
 }
 
 fn rules(chance: &mut Chance) -> Rules {
@@ -55,10 +75,14 @@ impl World {
     pub fn new(seed: u64) -> Self {
         let mut chance = Chance::new(seed);
         let rules = rules(&mut chance);
-        let pair = Pair::new(rules.clone());
+        // Whoever takes over may be set up otherwise; how long writers have is the same, or nobody could say.
+        let others = Rules { lease_ttl: 500 + chance.below(10_000), max_finished_tasks: 3, ..rules.clone() };
+        let mut pair = Pair::with(rules.clone(), others);
         pair.primary.sequencer(LogTime(0)).seed_chance(seed);
         let clock = 1_000_000;
-        Self { pair, claims: Claims::default(), chance, clock, rules, done: HashMap::new() }
+        pair.begin(LogTime(clock), 0);
+        let (claims, closed, done) = (Claims::default(), HashMap::new(), HashMap::new());
+        Self { pair, claims, chance, clock, rules, closed, done }
     }
 
     /// One random operation at a random moment, and the checks that are cheap.
@@ -107,7 +131,7 @@ impl World {
     }
 
     fn act(&mut self) -> &'static str {
-        match self.chance.below(1000) {
+        match self.chance.below(1030) {
             0..40 => self.mount(),
             40..45 => self.unmount(),
             45..50 => self.drain(),
@@ -148,12 +172,95 @@ impl World {
                 let renewed = self.pair.primary.replicate_leases(now);
                 self.count("renew", renewed > 0)
             }
-            _ => {
+            992..1000 => {
                 let now = self.now();
                 let swept = self.pair.primary.sweep(now);
                 self.count("sweep", swept > 0)
             }
+            1000..1002 => self.fail_over(),
+            1002..1004 => self.hand_over(),
+            1004..1020 => self.rejoin(),
+            1020..1026 => {
+                let now = self.now();
+                self.pair.primary.sequencer(now).commit_digest();
+                self.count("digest", true)
+            }
+            _ => self.evict_expired(),
         }
+    }
+
+    /// The primary is lost, but goes on answering reads for a while. Nobody else knows of the promises in them.
+    fn fail_over(&mut self) -> &'static str {
+        let (now, answers_for) = (LogTime(self.clock), 1 + self.chance.below(3_000));
+        for _ in 0..self.chance.below(20) {
+            let (key, later) = (self.key(), now.plus(self.chance.below(answers_for)));
+            let until = later.plus(self.pair.primary.rules.lease_ttl);
+            if let Ok((object, bytes)) = self.pair.primary.get(key.as_bytes(), later, see).result {
+                self.claims.promised(object, bytes.into_iter(), until);
+            }
+        }
+        self.pair.promote(now, answers_for);
+        self.close();
+        self.count("failover", true)
+    }
+
+    /// The primary hands over: all that it promised is known, and there is nothing to wait for.
+    fn hand_over(&mut self) -> &'static str {
+        let now = LogTime(self.clock);
+        let held = self.pair.primary.hold_until();
+        self.pair.primary.resign(now);
+        assert!(self.pair.mirror.resigned());
+        self.pair.promote(now, 3_000);
+        assert!(!self.pair.mirror.resigned());
+        assert_eq!(self.pair.primary.hold_until(), held, "R6: nothing to wait for");
+        self.close();
+        self.count("hand-over", true)
+    }
+
+    fn close(&mut self) {
+        let segments = self.pair.primary.segments();
+        self.closed = segments.iter().map(|segment| (segment.number, segment.client)).collect();
+    }
+
+    /// Nothing new is placed in the memory of a client that the primary has not heard from.
+    fn assert_open<'a>(&self, replicas: impl IntoIterator<Item = &'a Replica>) {
+        for replica in replicas {
+            assert!(!self.closed.contains_key(&replica.segment.number), "placed in {:?}", replica.segment);
+        }
+    }
+
+    /// A client tells all its segments, or nearly all.
+    fn rejoin(&mut self) -> &'static str {
+        let (now, client) = (self.now(), self.client());
+        let mut segments = self.pair.primary.segments();
+        segments.retain(|segment| segment.client == client);
+        if self.chance.percent(20) {
+            segments.pop();
+        }
+        let specs: Vec<SegmentSpec<'_>> = segments.iter().map(|segment| spec_of(segment)).collect();
+        let inherited = self.pair.primary.inherited().contains(&client);
+        let told = self.pair.primary.sequencer(now).remount(&specs, client).result.is_ok();
+        if told {
+            self.closed.retain(|_, owner| *owner != client);
+            assert_eq!(self.pair.primary.is_joined(client).result, Ok(true));
+        }
+        if told && inherited {
+            for segment in &segments {
+                assert!(segment.is_alive(), "a segment that was told went away");
+            }
+        }
+        self.count("rejoin", told && inherited)
+    }
+
+    /// Objects of this term stay, whatever their lease.
+    fn evict_expired(&mut self) -> &'static str {
+        let (now, before, began) = (self.now(), self.ids(), self.pair.primary.term_report().began);
+        let evicted = self.pair.primary.evict_expired(now);
+        let after: HashMap<ObjectId, Vec<u8>> = self.ids().into_iter().map(|(key, id)| (id, key)).collect();
+        for (key, id) in before.iter().filter(|(_, id)| !after.contains_key(id)) {
+            assert!(id.0 < began.0, "{} of this term was evicted", key.escape_ascii());
+        }
+        self.count("evict expired", evicted > 0)
     }
 
     /// A segment by number is always the same but for its client, size and name now and then.
@@ -179,6 +286,9 @@ impl World {
         let answer =
             if remount { sequencer.remount(&[spec], client) } else { sequencer.mount(&spec, client) };
         drop(sequencer);
+        if remount && answer.result.is_ok() {
+            self.closed.retain(|_, owner| *owner != client);
+        }
         self.count(if remount { "remount" } else { "mount" }, answer.result.is_ok())
     }
 
@@ -240,6 +350,9 @@ impl World {
         let until = now.plus(self.rules.release_timeout);
         // A replica's id tells the record that reserved it.
         let fresh = started.replicas.iter().all(|replica| replica.id().0 >> 8 == answer.depends_on.0);
+        if fresh {
+            self.assert_open(&started.replicas);
+        }
         match old.filter(|_| !fresh) {
             Some(old) => self.claims.told_in_place(key, old, bytes, until),
             None => self.claims.told(key, false, bytes, now, until),
@@ -283,11 +396,7 @@ impl World {
 
     fn read(&mut self) -> &'static str {
         let (now, key) = (self.now(), self.key());
-        let until = now.plus(self.rules.lease_ttl);
-        let see = |object: &Object| {
-            let readable = object.replicas().filter(|replica| replica.is_readable());
-            (object.id, readable.map(|replica| bytes_of(replica, object.size)).collect::<Vec<_>>())
-        };
+        let until = now.plus(self.pair.primary.rules.lease_ttl);
         let mut seen = Vec::new();
         let kind = match self.chance.below(10) {
             0..3 => {
@@ -405,6 +514,7 @@ impl World {
         };
         drop(sequencer);
         if let Ok(begun) = &answer.result {
+            self.assert_open(&begun.targets);
             let bytes = begun.targets.iter().map(|replica| bytes_of(replica, begun.size)).collect();
             self.claims.told(&key, true, bytes, log_now, log_now.plus(self.rules.release_timeout));
         }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use moonkeeper::master::http::router;
+use axum::Router;
+use axum::routing::get;
+use moonkeeper::master::http::{changes, replicated_router, router};
 use moonkeeper::master::metrics::Metrics;
 
 use super::support::{LIMITS, Server, Store, check_recorded, start};
@@ -68,4 +70,19 @@ async fn drain_jobs_say_that_they_are_not_there() {
     let answer: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
     assert_eq!(answer["success"], false);
     assert!(answer["error_message"].as_str().unwrap().contains("not supported"), "{answer}");
+}
+
+#[tokio::test]
+async fn with_replication_changes_are_elsewhere() {
+    let more = Router::new().route("/api/v1/status", get(async || "status"));
+    let (store, metrics) = (Arc::new(Store::new()), Metrics::new());
+    let server = start(replicated_router(store.clone(), Arc::clone(&metrics), more), LIMITS).await;
+    assert_eq!(server.get("/role").await.text(), "leader");
+    assert_eq!(server.get("/api/v1/status").await.text(), "status");
+    let reply = server.request("POST", "/api/v1/remove_all?force=true", b"").await;
+    assert!(reply.status == 403 && reply.text().contains("--admin_port"), "{reply:?}");
+    assert_eq!(server.get("/nothing").await.status, 404);
+    let server = start(changes(store, metrics), LIMITS).await;
+    let reply = server.request("POST", "/api/v1/remove_all?force=true", b"").await;
+    assert_eq!((reply.status, reply.text().as_str()), (200, r#"{"success":true,"removed_count":2}"#));
 }

@@ -6,6 +6,7 @@ mod objects;
 mod replication;
 mod segments;
 mod settle;
+mod term;
 
 pub(super) use settle::Fate;
 
@@ -77,6 +78,8 @@ impl Sequencer<'_> {
             }
             Record::TaskDone { id: task, success, message } => {
                 self.retell_task(task, |tasks| tasks.finish(task, success, message, at, id));
+                let keep = self.core.reign.kept_tasks;
+                self.core.tasks.forget_finished(keep as usize);
             }
             Record::MetadataPut { key, value } => {
                 let old = self.engine.metadata.write().insert(key.into(), (value.into(), id));
@@ -94,17 +97,16 @@ impl Sequencer<'_> {
                 }
             }
             Record::RenewLeases { leases } => self.apply_renew(leases),
-            Record::NewTerm { term, primary: _, hold_until } => {
-                self.core.term = term;
-                self.core.hold_until = self.core.hold_until.max(hold_until);
+            Record::NewTerm { term, primary: _, hold_until, lease_ttl, kept_tasks } => {
+                self.apply_new_term(id, at, term, hold_until, lease_ttl, kept_tasks);
             }
-            // The first says only that nothing is missing, the second only what should be.
-            Record::Resign { .. } | Record::Digest { .. } => {}
+            Record::Resign { term } => self.apply_resign(id, term),
+            Record::Digest { digest } => self.apply_digest(id, digest),
         }
     }
 
-    /// Changes a task and the digest with it. An ended task is no longer part of the digest: which of them are still
-    /// remembered is a local matter.
+    /// Changes a task and the digest with it. An ended task is no longer part of the digest: it changes no more, and
+    /// is forgotten without a record of its own.
     fn retell_task(&mut self, id: super::types::Uuid, change: impl FnOnce(&mut super::task::Tasks)) {
         let open = |task: &&Task| matches!(task.status, TaskStatus::Pending | TaskStatus::Processing);
         let core = &mut *self.core;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::settle::Fate;
 use crate::engine::core::{Core, Processing};
 use crate::engine::digest;
+use crate::engine::doubts::BrokenChain;
 use crate::engine::object::{Object, Replica, ReplicaId, ReplicaStatus, Replicas};
 use crate::engine::record::{EvictRule, LeaseBucket, ObjectRef, Place, SoftPin, Start};
 use crate::engine::shard::{Handle, KeyHash};
@@ -30,6 +31,9 @@ impl Sequencer<'_> {
             Some((handle, last_record)) if last_record == object.after => Some(handle),
             _ => {
                 self.core.faults += 1;
+                let found = found.map(|(_, last_record)| last_record);
+                let (record, after) = (self.core.last, object.after);
+                self.core.doubts.chain(BrokenChain { object: object.id, record, after, found });
                 None
             }
         }

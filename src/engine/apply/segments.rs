@@ -22,9 +22,7 @@ impl Sequencer<'_> {
         core.digest.add(digest::segment(&segment, None));
         core.next_segment = core.next_segment.max(number.0 + 1);
         core.segment_ids.insert(spec.id, number);
-        core.names.entry(spec.name.into()).or_default().push(number);
-        core.hosts.entry(spec.host_id.into()).or_default().push(number);
-        core.open.push(number);
+        core.open_to_new(&segment);
         let extents = Extents::new(spec.size);
         core.segments.insert(number, Mounted { segment: segment.clone(), extents, drain_until: None });
         self.engine.segments.write().insert(number, segment);
@@ -36,13 +34,21 @@ impl Sequencer<'_> {
     }
 
     pub(super) fn apply_joined(&mut self, id: SequenceId, client: Uuid) {
+        let core = &mut *self.core;
         let mut clients = self.engine.clients.write();
         let entry = clients.entry(client).or_default();
-        if !entry.joined {
-            self.core.digest.add(digest::client(client));
-        }
+        core.digest.subtract(digest::client(client, entry));
+        let inherited = std::mem::replace(&mut entry.inherited, false);
         entry.joined = true;
         entry.last_record = id;
+        core.digest.add(digest::client(client, entry));
+        if inherited {
+            let before = entry.segments.range(..core.reign.first_segment);
+            let segments: Vec<Arc<Segment>> =
+                before.filter_map(|number| Some(core.segments.get(number)?.segment.clone())).collect();
+            let open = segments.iter().filter(|segment| segment.status() == SegmentStatus::Ok);
+            open.for_each(|segment| core.open_to_new(segment));
+        }
     }
 
     pub(super) fn apply_drain(&mut self, id: SequenceId, number: SegmentNumber, until: LogTime) {
@@ -70,7 +76,7 @@ impl Sequencer<'_> {
         if let Some(client) = clients.get_mut(&segment.client) {
             client.segments.remove(&number);
             client.last_record = id;
-            if client.segments.is_empty() && !client.joined {
+            if client.segments.is_empty() && !client.joined && !client.inherited {
                 clients.remove(&segment.client);
             }
         }
@@ -84,13 +90,27 @@ impl Sequencer<'_> {
         for number in segments.unwrap_or_default() {
             self.apply_unmount(id, number);
         }
-        if self.engine.clients.write().remove(&client).is_some_and(|entry| entry.joined) {
-            self.core.digest.subtract(digest::client(client));
+        if let Some(entry) = self.engine.clients.write().remove(&client) {
+            self.core.digest.subtract(digest::client(client, &entry));
         }
     }
 }
 
 impl Core {
+    /// New objects may be placed in the segment.
+    fn open_to_new(&mut self, segment: &Segment) {
+        self.names.entry(segment.name.clone()).or_default().push(segment.number);
+        self.hosts.entry(segment.host_id.clone()).or_default().push(segment.number);
+        self.open.push(segment.number);
+    }
+
+    /// Nothing new is placed in any segment.
+    pub(super) fn close_all(&mut self) {
+        self.names.clear();
+        self.hosts.clear();
+        self.open.clear();
+    }
+
     /// Nothing new is placed in the segment.
     fn close_to_new(&mut self, segment: &Segment) {
         for (index, name) in [(&mut self.names, &segment.name), (&mut self.hosts, &segment.host_id)] {

@@ -6,7 +6,7 @@ use crate::engine::eviction::MAX_VICTIMS;
 use crate::engine::record::{EvictRule, LeaseBucket, Record};
 use crate::engine::shard::Handle;
 use crate::engine::state::{Engine, Sequencer};
-use crate::engine::types::{LogTime, ObjectId};
+use crate::engine::types::{LogTime, ObjectId, Term};
 
 use super::remove::CHUNK;
 
@@ -14,11 +14,15 @@ impl Engine {
     /// Evicts objects if memory is short, and says how many went. Others get their turn between records.
     pub fn evict(&self, now: LogTime) -> u64 {
         let used = self.used_ratio();
-        let starved = self.counts.starved.swap(false, Ordering::Relaxed);
         let rules = &self.rules;
-        if used <= rules.high_watermark && !starved {
+        if used <= rules.high_watermark && !self.counts.starved.load(Ordering::Relaxed) {
             return 0;
         }
+        // Whoever found no memory is remembered until there may be some (R6).
+        if self.sequencer(now).held() {
+            return 0;
+        }
+        self.counts.starved.store(false, Ordering::Relaxed);
         let over = used - rules.high_watermark;
         let target = rules.eviction_ratio.max(over + rules.eviction_ratio);
         let at_least = (target / 2.0).max(over);
@@ -28,17 +32,31 @@ impl Engine {
             sequencer.core.evictable as f64
         };
         let share = |ratio: f64| (base * ratio).ceil().max(0.0) as u64;
-        let mut evicted = self.evict_up_to(share(target), false, now);
+        let mut evicted =
+            self.evict_up_to(share(target), Order { soft_pinned: false, inherited: false }, now);
         if evicted < share(at_least) && rules.evict_soft_pinned {
-            evicted += self.evict_up_to(share(at_least) - evicted, true, now);
+            let order = Order { soft_pinned: true, inherited: false };
+            evicted += self.evict_up_to(share(at_least) - evicted, order, now);
         }
         evicted
     }
 
-    fn evict_up_to(&self, want: u64, soft_pinned: bool, now: LogTime) -> u64 {
+    /// Evicts every object of an earlier term whose lease has ended by the time from which on this primary may evict
+    /// (R6), and says how many went. Objects of this term are as good as just read.
+    pub fn evict_expired(&self, now: LogTime) -> u64 {
+        {
+            let sequencer = self.sequencer(now);
+            if sequencer.held() || sequencer.core.reign.term == Term(0) {
+                return 0;
+            }
+        }
+        self.evict_up_to(u64::MAX, Order { soft_pinned: false, inherited: true }, now)
+    }
+
+    fn evict_up_to(&self, want: u64, order: Order, now: LogTime) -> u64 {
         let mut evicted = 0;
         while evicted < want {
-            let (gone, renewed) = self.sequencer(now).evict_some((want - evicted) as usize, soft_pinned);
+            let (gone, renewed) = self.sequencer(now).evict_some(want - evicted, order);
             // Renewed objects have moved back in the order, so every round comes closer to the end.
             if gone == 0 && renewed == 0 {
                 break;
@@ -47,6 +65,15 @@ impl Engine {
         }
         evicted
     }
+}
+
+/// Who is to go.
+#[derive(Clone, Copy)]
+struct Order {
+    /// Soft-pinned objects, or those without a pin.
+    soft_pinned: bool,
+    /// Only those of earlier terms, and only as far as their lease ended before this primary could evict at all.
+    inherited: bool,
 }
 
 impl Sequencer<'_> {
@@ -65,13 +92,20 @@ impl Sequencer<'_> {
     /// does not name them on any replica. The rest are marked before the record is made: from then on no reader is
     /// promised them. A promise that is over moves its object to a later place when it is written down, unmarked: the
     /// rule stops before that place, or it would name an object that a reader may have been promised meanwhile.
-    fn evict_some(&mut self, want: usize, soft_pinned: bool) -> (usize, usize) {
-        let want = want.min(MAX_VICTIMS);
+    fn evict_some(&mut self, want: u64, order: Order) -> (usize, usize) {
+        let soft_pinned = order.soft_pinned;
+        let want = want.min(MAX_VICTIMS as u64) as usize;
+        let reign = &self.core.reign;
+        // Objects with a later id are of this term.
+        let newest = if order.inherited { ObjectId(reign.began.0) } else { ObjectId(u64::MAX) };
+        // A whole step of the order: of one that is cut, the rule would name more than were looked at here.
+        let whole = LeaseBucket::of(reign.hold_until.max(reign.since)).min(LeaseBucket::ended_by(self.now));
+        let ended_by = if order.inherited { whole.end() } else { self.now };
         let mut promised = Vec::new();
         let mut count = 0;
         let mut up_to = None;
         let mut stop = LeaseBucket(u64::MAX);
-        for (bucket, id) in self.core.eviction.candidates(self.now, soft_pinned) {
+        for (bucket, id) in self.core.eviction.candidates(ended_by, soft_pinned) {
             if count >= want || promised.len() >= CHUNK || bucket >= stop {
                 break;
             }
@@ -79,7 +113,7 @@ impl Sequencer<'_> {
             let mut members = Vec::new();
             let ended = self.view(handle, |object| {
                 self.core.with_group(object, &mut members);
-                object.replicated_lease <= self.now
+                object.replicated_lease <= ended_by
             });
             if ended != Some(true) {
                 continue;
@@ -87,7 +121,7 @@ impl Sequencer<'_> {
             let handles: Vec<Handle> =
                 members.iter().filter_map(|member| self.engine.handle(&self.core, *member)).collect();
             let found = promised.len();
-            if self.doom_all(&handles, &mut promised) {
+            if self.doom_all(&handles, newest, &mut promised) {
                 count += handles.len();
                 up_to = Some((bucket, id));
             }
@@ -104,16 +138,27 @@ impl Sequencer<'_> {
     }
 
     /// Marks all of these, or none: then the promises that hold them, or that are over but were never written down and
-    /// so left their object in the wrong place, are added to the list.
-    fn doom_all(&self, handles: &[Handle], promised: &mut Vec<(ObjectId, LogTime)>) -> bool {
+    /// so left their object in the wrong place, are added to the list. Objects after `newest` count as just read.
+    fn doom_all(
+        &self,
+        handles: &[Handle],
+        newest: ObjectId,
+        promised: &mut Vec<(ObjectId, LogTime)>,
+    ) -> bool {
         let mut doomed = Vec::with_capacity(handles.len());
         let found = promised.len();
         for handle in handles {
             let mut objects = self.engine.shards[handle.shard()].objects.write();
             let Some(object) = objects.at_mut(handle.slot()) else { continue };
-            let mark = if object.owes_renewal() { None } else { object.doom(self.now, false) };
+            let fresh = object.id > newest;
+            let mark = if fresh || object.owes_renewal() { None } else { object.doom(self.now, false) };
             match mark {
                 Some(lease) => doomed.push((handle, lease)),
+                None if fresh => {
+                    // Later than now in any case, or it would be looked at for ever.
+                    let lease = object.lease().max(self.now.plus(self.engine.rules.lease_ttl.max(1)));
+                    promised.push((object.id, lease));
+                }
                 None => promised.push((object.id, object.lease())),
             }
         }

@@ -4,6 +4,7 @@
 
 mod evict;
 mod find;
+mod leases;
 mod metadata;
 mod placement;
 mod put;
@@ -12,6 +13,7 @@ mod replicate;
 mod run;
 mod segments;
 mod tasks;
+mod term;
 mod upkeep;
 
 pub use put::{ReplicaTypes, Started, WriteConfig};
@@ -21,3 +23,6 @@ pub use upkeep::Upkeep;
 
 /// The longest key: a record names its key, and a record has to fit into a batch of the log.
 pub const MAX_KEY: usize = 4096;
+
+/// The longest value of the metadata server in a master with a log, for the same reason.
+pub const MAX_LOGGED_VALUE: usize = 200 << 10;

@@ -146,9 +146,9 @@ impl Sequencer<'_> {
         };
         let seen = self.view(found.handle, |object| {
             let group = object.group().map(|group| group.id.clone());
-            (group, object.replication().is_some(), object.size, object.hard_pinned)
+            (group, object.replication().is_some(), object.size, object.hard_pinned, object.lease())
         });
-        let Some((group, replicating, old_size, hard_pinned)) = seen else {
+        let Some((group, replicating, old_size, hard_pinned, lease)) = seen else {
             return Answer::refuse(ErrorCode::INTERNAL_ERROR, found.object.after);
         };
         let group = group.as_deref();
@@ -158,7 +158,7 @@ impl Sequencer<'_> {
         if replicating {
             return Answer::refuse(ErrorCode::OBJECT_HAS_REPLICATION_TASK, found.object.after);
         }
-        let release_at = self.now.plus(self.engine.rules.hold());
+        let release_at = self.release_at(lease);
         if self.core.processing.contains_key(&found.object.id) {
             // A write that is pushed aside leaves nothing behind but its reservation.
             let places = self.places(client, key, size, config);

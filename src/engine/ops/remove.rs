@@ -72,11 +72,12 @@ impl Sequencer<'_> {
     /// Marks an object that may be removed as about to be, so that no reader is promised it from here on.
     fn condemn(&mut self, found: &Found, force: bool) -> Result<(), (ErrorCode, SequenceId)> {
         let after = found.object.after;
+        let held = self.held();
         let mut objects = self.engine.shards[found.handle.shard()].objects.write();
         let Some(object) = objects.at_mut(found.handle.slot()) else {
             return Err((ErrorCode::OBJECT_NOT_FOUND, after));
         };
-        if !force && object.lease() > self.now {
+        if !force && (held || object.lease() > self.now) {
             return Err((ErrorCode::OBJECT_HAS_LEASE, after));
         }
         if !object.is_written() {
@@ -92,6 +93,9 @@ impl Sequencer<'_> {
     /// Removes what can be removed of one shard, by a rule. Promises that are not replicated yet are written down
     /// first, so that the rule spares the same objects everywhere.
     fn remove_all_of(&mut self, shard: usize, force: bool) -> (u64, SequenceId) {
+        if self.held() && !force {
+            return (0, self.core.last);
+        }
         let now = self.now;
         let mut count = 0;
         let mut doomed = false;
@@ -142,7 +146,7 @@ impl Sequencer<'_> {
                 && object.lease() <= now
                 && if segment_name.is_empty() { object.is_complete() } else { there(object) }
         });
-        if may_go != Some(true) || !self.doom_if_unleased(found.handle) {
+        if may_go != Some(true) || self.held() || !self.doom_if_unleased(found.handle) {
             return Answer::ok(false, found.object.after);
         }
         let id = if segment_name.is_empty() {

@@ -167,13 +167,15 @@ impl Sequencer<'_> {
                 !is_source(replica)
                     && (replica.is_readable() || is_target(replica) && replica.segment.is_alive())
             };
-            source
+            let whole = source
                 && written.count() == task.targets.len()
-                && (kind == ReplicationKind::Copy || object.replicas().any(elsewhere))
+                && (kind == ReplicationKind::Copy || object.replicas().any(elsewhere));
+            (whole, object.lease())
         });
-        let release_at = self.now.plus(self.engine.rules.hold());
+        let (whole, lease) = whole.unwrap_or_default();
+        let release_at = self.release_at(lease);
         let id = self.commit(&Record::ReplicationEnd { object: found.object, release_at });
-        if whole == Some(true) { Answer::ok((), id) } else { Answer::refuse(ErrorCode::REPLICA_IS_GONE, id) }
+        if whole { Answer::ok((), id) } else { Answer::refuse(ErrorCode::REPLICA_IS_GONE, id) }
     }
 
     /// The copy or move is given up.

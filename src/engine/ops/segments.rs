@@ -1,5 +1,7 @@
 //! Mounting and unmounting memory, and the clients that offer it.
 
+use std::collections::{HashMap, HashSet};
+
 use crate::engine::record::Record;
 use crate::engine::segment::{SegmentSpec, SegmentStatus};
 use crate::engine::state::{Engine, Sequencer};
@@ -43,7 +45,7 @@ impl Sequencer<'_> {
 
     /// No byte may be given out twice (INV-5), so no two segments may share one. If the memory at that endpoint belongs
     /// to another client, that client is gone: its process had the port that is now somebody else's. If it belongs to
-    /// the same client, the client is confused.
+    /// the same client, the client is confused, unless it has not told this primary yet which of its segments are left.
     fn make_way(&mut self, spec: &SegmentSpec<'_>, client: Uuid) -> Result<(), (ErrorCode, SequenceId)> {
         if spec.te_endpoint.is_empty() {
             return Ok(());
@@ -57,7 +59,9 @@ impl Sequencer<'_> {
             .filter(|other| spec.base < other.base + other.size && other.base < spec.base + spec.size)
             .map(|other| (other.number, other.client))
             .collect();
-        if overlaps.iter().any(|(_, owner)| *owner == client) {
+        let inherited = self.engine.client(client).is_some_and(|known| known.inherited);
+        let current = |number: SegmentNumber| !inherited || number >= self.core.reign.first_segment;
+        if overlaps.iter().any(|(number, owner)| *owner == client && current(*number)) {
             return Err((ErrorCode::INVALID_PARAMS, self.core.last));
         }
         for (number, _) in overlaps {
@@ -66,8 +70,12 @@ impl Sequencer<'_> {
         Ok(())
     }
 
-    /// A client tells all its segments: what is missing is mounted, and the client counts as alive.
+    /// A client tells all its segments: what is missing is mounted, and the client counts as alive. Of a client that the
+    /// primary before knew, those that it had then and does not tell any more are gone.
     pub fn remount(&mut self, specs: &[SegmentSpec<'_>], client: Uuid) -> Answer<()> {
+        if self.engine.client(client).is_some_and(|known| known.inherited) {
+            return self.remount_inherited(specs, client);
+        }
         let contradicts = |spec: &SegmentSpec<'_>| {
             let number = self.core.segment_ids.get(&spec.id);
             number
@@ -80,6 +88,10 @@ impl Sequencer<'_> {
         if let Some(known) = self.engine.client(client).filter(|known| known.joined) {
             return Answer::ok((), known.last_record);
         }
+        self.mount_all(specs, client)
+    }
+
+    fn mount_all(&mut self, specs: &[SegmentSpec<'_>], client: Uuid) -> Answer<()> {
         if specs.iter().any(|spec| spec.base == 0 || spec.size == 0) {
             return Answer::refuse(ErrorCode::INTERNAL_ERROR, self.core.last);
         }
@@ -89,6 +101,44 @@ impl Sequencer<'_> {
             }
         }
         Answer::ok((), self.commit(&Record::ClientJoined { client }))
+    }
+
+    /// Segments that are told as they were stay as they are, with all that lies in them; one that is being drained goes
+    /// on being drained. What the client mounted since this primary began is not looked for: the client may have made
+    /// its list before.
+    fn remount_inherited(&mut self, specs: &[SegmentSpec<'_>], client: Uuid) -> Answer<()> {
+        let first = self.core.reign.first_segment;
+        let contradicts = |spec: &SegmentSpec<'_>| {
+            let mounted =
+                self.core.segment_ids.get(&spec.id).and_then(|number| self.core.segments.get(number));
+            mounted.map(|mounted| &mounted.segment).is_some_and(|segment| {
+                segment.client != client || segment.number >= first && !segment.matches(spec)
+            })
+        };
+        if specs.iter().any(contradicts) {
+            return Answer::refuse(ErrorCode::INVALID_PARAMS, self.core.last);
+        }
+        let told: HashMap<Uuid, &SegmentSpec<'_>> = specs.iter().map(|spec| (spec.id, spec)).collect();
+        let (mut kept, mut gone) = (HashSet::new(), Vec::new());
+        for number in self.engine.client(client).unwrap_or_default().segments {
+            let Some(segment) = self.core.segments.get(&number).map(|mounted| &mounted.segment) else {
+                continue;
+            };
+            if told.get(&segment.id).is_some_and(|spec| segment.matches(spec)) {
+                kept.insert(segment.id);
+            } else if number < first {
+                gone.push(number);
+            }
+        }
+        let new: Vec<SegmentSpec<'_>> =
+            specs.iter().filter(|spec| !kept.contains(&spec.id)).copied().collect();
+        if new.iter().any(|spec| spec.base == 0 || spec.size == 0) {
+            return Answer::refuse(ErrorCode::INTERNAL_ERROR, self.core.last);
+        }
+        for number in gone {
+            self.commit(&Record::UnmountSegment { number });
+        }
+        self.mount_all(&new, client)
     }
 
     /// Takes memory out of the pool; every replica in it is gone. Unknown segments are gone already.

@@ -1,5 +1,6 @@
 //! Tasks: copies and moves that clients are asked to make.
 
+use crate::engine::bounds::MAX_RECORD;
 use crate::engine::record::{Record, ReplicationKind};
 use crate::engine::state::Sequencer;
 use crate::engine::task::{Task, TaskStatus};
@@ -80,6 +81,9 @@ impl Sequencer<'_> {
     }
 
     fn create(&mut self, record: &Record<'_>) -> Answer<()> {
+        if record.size_bound() > MAX_RECORD {
+            return Answer::invalid(ErrorCode::INVALID_PARAMS);
+        }
         if self.core.tasks.pending_len() >= self.engine.rules.max_pending_tasks {
             return Answer::refuse(ErrorCode::TASK_PENDING_LIMIT_EXCEEDED, self.core.last);
         }

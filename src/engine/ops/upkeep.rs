@@ -38,18 +38,6 @@ impl Engine {
         }
     }
 
-    /// Writes the promises to readers down that were made since the last time. Returns how many.
-    pub fn replicate_leases(&self, now: LogTime) -> usize {
-        let mut total = 0;
-        for shard in &self.shards {
-            let dirty = std::mem::take(&mut *shard.dirty.lock());
-            for chunk in dirty.chunks(CHUNK) {
-                total += self.sequencer(now).renew(chunk);
-            }
-        }
-        total
-    }
-
     /// Drops what lies in segments that are gone. Returns how many objects were looked at.
     pub fn sweep(&self, now: LogTime) -> usize {
         let mut total = 0;
@@ -118,24 +106,6 @@ impl Sequencer<'_> {
                 if *status == TaskStatus::Pending { b"pending timeout" } else { b"processing timeout" };
             self.commit(&Record::TaskDone { id: *id, success: false, message });
         }
-        let keep = self.engine.rules.max_finished_tasks;
-        self.core.tasks.forget_finished(keep);
         Upkeep { released: due.len(), unmounted: drained.len(), tasks_failed: overdue.len() }
-    }
-
-    /// Writes the promises that hold these objects down.
-    fn renew(&mut self, ids: &[ObjectId]) -> usize {
-        let leases: Vec<(ObjectId, LogTime)> = ids
-            .iter()
-            .filter_map(|id| {
-                let handle = self.engine.handle(&self.core, *id)?;
-                self.view(handle, |object| (object.id, object.live_lease()))
-            })
-            .filter(|(_, lease)| *lease != LogTime(u64::MAX))
-            .collect();
-        if !leases.is_empty() {
-            self.commit(&Record::RenewLeases { leases: &leases });
-        }
-        leases.len()
     }
 }

@@ -8,10 +8,13 @@ use super::table::{self, Effect, Flag, Group, Kind};
 use super::value::Value;
 
 /// The flags that most deployments set, in the order in which a new user meets them.
-const ESSENTIAL: [&str; 9] = [
+const ESSENTIAL: [&str; 12] = [
     "rpc_port",
     "rpc_address",
     "metrics_port",
+    "enable_ha",
+    "etcd_endpoints",
+    "cluster_id",
     "default_kv_lease_ttl",
     "client_ttl",
     "eviction_high_watermark_ratio",
@@ -28,6 +31,8 @@ Usage: moonkeeper master [--flag=value ...]
 
   moonkeeper master                                         clients on port 50051, metrics on port 9003
   moonkeeper master --rpc_port=50061 --metrics_port=9013    other ports
+  moonkeeper master --enable_ha=true --etcd_endpoints=etcd:2379 --cluster_id=demo --advertise_address=10.0.0.7
+                                                            one of several, of which one serves; start two or three
   moonkeeper master --config_path=/etc/moonkeeper/master.yaml
   MOONKEEPER_RPC_PORT=50061 moonkeeper master               settings from the environment
   mooncake_master --rpc_port=50051 ...                      an existing command line works as it is

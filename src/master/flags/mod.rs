@@ -21,9 +21,13 @@ pub use error::{FlagError, Origin, Warning};
 pub use interface::interface_address;
 
 use super::settings::Settings;
+use super::settings::ha::Surroundings;
 use scan::Assignment;
-use table::{Effect, Kind};
+use table::{Effect, Group, Kind};
 use value::Value;
+
+/// Where Linux has the name of the machine.
+const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
 /// Reads a whole text file; given to [`parse`] so that it can be tested without files.
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> io::Result<String>;
@@ -77,8 +81,15 @@ pub fn parse(args: &[String], env: &[(String, String)], read: ReadFile<'_>) -> R
     }
     check_effects(&values, &mut warnings)?;
     check_reference_environment(&env)?;
-    let settings = Settings::from_values(&values, &mut warnings)?;
+    let settings = Settings::from_values(&values, &surroundings(&env, read), &mut warnings)?;
     Ok(Parsed::Run { settings: Box::new(settings), warnings })
+}
+
+/// What the environment and the system say about the place where this master runs.
+fn surroundings(env: &HashMap<String, String>, read: ReadFile<'_>) -> Surroundings {
+    let variable = |name: &str| env.get(name).filter(|text| !text.is_empty()).cloned();
+    let host_name = read(HOST_NAME).ok().map(|text| text.trim().to_owned());
+    Surroundings { pod_ip: variable("POD_IP"), pod_name: variable("POD_NAME"), host_name }
 }
 
 /// The variables `MOONKEEPER_<FLAG>`.
@@ -130,12 +141,33 @@ fn is_service_variable(variable: &str, text: &str) -> bool {
 
 /// Warns of flags that are set without effect, and refuses those that must not be obeyed in name only.
 fn check_effects(values: &Values, warnings: &mut Vec<Warning>) -> Result<(), FlagError> {
+    let ha = values.get("enable_ha") == Value::Bool(true);
     let mut set: Vec<&Assignment> = values.0.values().collect();
     set.sort_by_key(|assignment| assignment.flag);
     for assignment in set {
         let flag = &table::all()[assignment.flag];
         let is_default = Value::parse(flag.kind, flag.default).as_ref() == Ok(&assignment.value);
         match flag.effect {
+            Effect::Used if flag.name == "enable_oplog" => match (ha, assignment.value == Value::Bool(true)) {
+                (true, false) => warnings.push(Warning(format!(
+                    "--enable_oplog=false in {} has no effect: with --enable_ha every change is written to the log",
+                    assignment.origin
+                ))),
+                (false, true) => {
+                    return Err(FlagError::Refused {
+                        flag: flag.name,
+                        value: assignment.text.clone(),
+                        reason: "without --enable_ha=true there is no log and nothing to recover from",
+                    });
+                }
+                _ => {}
+            },
+            Effect::Used if flag.group == Group::Replication && !ha && !is_default => {
+                warnings.push(Warning(format!(
+                    "--{}={} in {} has no effect without --enable_ha=true",
+                    flag.name, assignment.text, assignment.origin
+                )));
+            }
             Effect::Used => {}
             Effect::Refused(_) if is_default => {}
             // Saying that a feature stays off is obeyed.
@@ -173,6 +205,11 @@ impl Values {
     pub(super) fn text(&self, name: &str) -> &str {
         let Some(flag) = table::position(name) else { return "" };
         self.0.get(&flag).map_or(table::all()[flag].default, |assignment| &assignment.text)
+    }
+
+    /// Whether any source of settings names this flag.
+    pub(super) fn is_set(&self, name: &str) -> bool {
+        table::position(name).is_some_and(|flag| self.0.contains_key(&flag))
     }
 
     /// The value of this flag, set or default.

@@ -60,6 +60,15 @@ pub(super) async fn drain_job(State(admin): State<Admin>, RawQuery(text): RawQue
     answer::error(answer::JOB_NOT_FOUND)
 }
 
+/// Changing something on the port that anybody may read from, when there is an admin port.
+pub(super) async fn change_on_admin_port() -> Response {
+    answer::error_with(
+        StatusCode::FORBIDDEN,
+        answer::UNAVAILABLE_IN_CURRENT_MODE.code,
+        "with --enable_ha this is on the admin port (--admin_port), and needs its token",
+    )
+}
+
 /// Reading quotas: there are no tenants.
 pub(super) async fn read_tenant_quotas(State(admin): State<Admin>) -> Response {
     if !admin.view.health().service_ready {

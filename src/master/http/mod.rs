@@ -30,8 +30,35 @@ struct Admin {
     summary: Arc<Summary>,
 }
 
-/// All routes. Serve them with [`server::serve`].
+/// All routes of a master that is alone. Serve them with [`server::serve`].
 pub fn router(view: Arc<dyn AdminView>, metrics: Arc<Metrics>) -> Router {
+    with_fallback(reads(&view, &metrics).merge(changes(view, metrics)))
+}
+
+/// The routes of a master that replicates: those that change something are [`changes`], on the admin port, and `more`
+/// about replication is here.
+pub fn replicated_router(view: Arc<dyn AdminView>, metrics: Arc<Metrics>, more: Router) -> Router {
+    let elsewhere = post(absent::change_on_admin_port);
+    with_fallback(reads(&view, &metrics).route(REMOVE_ALL, elsewhere).merge(more))
+}
+
+/// The routes that change something.
+pub fn changes(view: Arc<dyn AdminView>, metrics: Arc<Metrics>) -> Router {
+    Router::new().route(REMOVE_ALL, post(keys::remove_all)).with_state(Admin {
+        view,
+        metrics,
+        summary: Arc::default(),
+    })
+}
+
+const REMOVE_ALL: &str = "/api/v1/remove_all";
+
+fn with_fallback(router: Router) -> Router {
+    router.fallback(answer::not_found).method_not_allowed_fallback(answer::not_found)
+}
+
+fn reads(view: &Arc<dyn AdminView>, metrics: &Arc<Metrics>) -> Router {
+    let admin = Admin { view: Arc::clone(view), metrics: Arc::clone(metrics), summary: Arc::default() };
     Router::new()
         .route("/metrics", get(status::metrics))
         .route("/metrics/summary", get(status::summary))
@@ -42,7 +69,6 @@ pub fn router(view: Arc<dyn AdminView>, metrics: Arc<Metrics>) -> Router {
         .route("/query_key", get(keys::query_key))
         .route("/batch_query_keys", get(keys::batch_query_keys))
         .route("/get_all_keys", get(keys::get_all_keys))
-        .route("/api/v1/remove_all", post(keys::remove_all))
         .route("/get_all_segments", get(segments::get_all_segments))
         .route("/get_segments_detail", get(segments::get_segments_detail))
         .route("/query_segment", get(segments::query_segment))
@@ -57,7 +83,5 @@ pub fn router(view: Arc<dyn AdminView>, metrics: Arc<Metrics>) -> Router {
                 .put(absent::change_tenant_quota)
                 .delete(absent::change_tenant_quota),
         )
-        .fallback(answer::not_found)
-        .method_not_allowed_fallback(answer::not_found)
-        .with_state(Admin { view, metrics, summary: Arc::default() })
+        .with_state(admin)
 }

@@ -1,6 +1,7 @@
 //! Serves a router on a listener within limits: so many connections, so long for a request's head, so long without
 //! any movement. The admin API and the metadata server both run on it.
 
+use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
@@ -37,12 +39,23 @@ pub async fn bind(host: &str, port: u16) -> io::Result<TcpListener> {
 }
 
 /// Serves until `stop` turns true or its sender is gone, then lets requests under way end.
-pub async fn serve(
+pub async fn serve(listener: TcpListener, router: Router, limits: HttpLimits, stop: watch::Receiver<bool>) {
+    let open = move |stream| std::future::ready(Ok((stream, router.clone())));
+    serve_with(listener, open, limits, stop).await;
+}
+
+/// The same with something between the connection and the routes, TLS for instance: `open` makes of each connection
+/// the stream that requests are read from, and the routes for it. It has as long as a request's head.
+pub async fn serve_with<O, F, S>(
     listener: TcpListener,
-    router: Router,
+    open: O,
     limits: HttpLimits,
     mut stop: watch::Receiver<bool>,
-) {
+) where
+    O: Fn(TcpStream) -> F + Clone + Send + 'static,
+    F: Future<Output = io::Result<(S, Router)>> + Send + 'static,
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let places = u32::try_from(limits.max_connections).unwrap_or(u32::MAX).min(1 << 20);
     let free = Arc::new(Semaphore::new(places as usize));
     loop {
@@ -59,7 +72,9 @@ pub async fn serve(
         let Ok(place) = place else { break };
         match accepted {
             Ok((stream, _)) => {
-                tokio::spawn(connection(stream, router.clone(), limits, stop.clone(), place));
+                // Answers are written in one piece, so waiting for more would only delay them.
+                let _ = stream.set_nodelay(true);
+                tokio::spawn(connection(open(stream), limits, stop.clone(), place));
             }
             Err(why) => {
                 tracing::warn!(%why, "cannot accept an HTTP connection");
@@ -77,15 +92,24 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-async fn connection(
-    stream: TcpStream,
-    router: Router,
+async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    open: impl Future<Output = io::Result<(S, Router)>>,
     limits: HttpLimits,
     mut stop: watch::Receiver<bool>,
     place: OwnedSemaphorePermit,
 ) {
-    // Answers are written in one piece, so waiting for more would only delay them.
-    let _ = stream.set_nodelay(true);
+    let opened = tokio::select! {
+        opened = timeout(limits.header_timeout, open) => opened,
+        () = stopped(&mut stop) => return,
+    };
+    let (stream, router) = match opened {
+        Ok(Ok(opened)) => opened,
+        Ok(Err(why)) => {
+            tracing::debug!(%why, "an HTTP connection could not be opened");
+            return;
+        }
+        Err(_) => return,
+    };
     let io = TokioIo::new(Progress::new(stream, STALLED));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -4,6 +4,7 @@
 //! `docs/flags.md`. Names, types and defaults are those of the reference master 0.3.13.post1, so that a deployment
 //! can keep its command line; the help texts say what the flag does *here*.
 
+mod ha;
 mod logging;
 mod objects;
 mod ours;
@@ -68,6 +69,8 @@ pub enum Group {
     Serving,
     /// Leases, pins, eviction, allocation and time-outs of objects and clients.
     Objects,
+    /// Several masters, one of which serves.
+    Replication,
     /// Copy and move tasks.
     Tasks,
     /// The optional metadata server for transfer engines.
@@ -82,9 +85,10 @@ pub enum Group {
 
 impl Group {
     /// All groups in the order of the help text.
-    pub const ALL: [Group; 7] = [
+    pub const ALL: [Group; 8] = [
         Group::Serving,
         Group::Objects,
+        Group::Replication,
         Group::Tasks,
         Group::MetadataServer,
         Group::Logging,
@@ -97,6 +101,7 @@ impl Group {
         match self {
             Group::Serving => "Serving",
             Group::Objects => "Objects and clients",
+            Group::Replication => "Replication",
             Group::Tasks => "Copy and move tasks",
             Group::MetadataServer => "Metadata server",
             Group::Logging => "Logs and reports",
@@ -146,7 +151,7 @@ const fn refused(name: &'static str, kind: Kind, default: &'static str, reason: 
 
 static ALL: LazyLock<Vec<Flag>> = LazyLock::new(|| {
     let mut flags: Vec<Flag> =
-        [serving::FLAGS, objects::FLAGS, unsupported::FLAGS, logging::FLAGS, ours::FLAGS].concat();
+        [serving::FLAGS, objects::FLAGS, ha::FLAGS, unsupported::FLAGS, logging::FLAGS, ours::FLAGS].concat();
     flags.sort_by_key(|flag| flag.name);
     flags
 });

@@ -4,7 +4,7 @@
 use super::Kind::{Bool, Double, Int32, Int64, Text, Uint32, Uint64};
 use super::{Flag, inert, refused};
 
-const HA: &str = "replication is not part of this version, so there is nothing for it to configure";
+const OPLOG: &str = "batches are packed by what waits, standbys are told of them, and a write is tried until it has an answer";
 const SNAPSHOT: &str = "snapshots are not part of this version, so there is nothing for it to configure";
 const TENANTS: &str = "tenants are not part of this version, so there is nothing for it to configure";
 const EVENTS: &str = "this master publishes no KV cache events";
@@ -17,25 +17,9 @@ const POD: &str = "only the reference's Kubernetes lease backend reads it";
 const BUFFERS: &str = "this master moves no object data, so it has no buffers to allocate";
 
 pub(super) const FLAGS: &[Flag] = &[
-    refused(
-        "enable_ha",
-        Bool,
-        "false",
-        "this version runs as a single master: with --enable_ha the loss of the process would lose the index \
-         although you asked for the opposite",
-    ),
-    refused(
-        "enable_oplog",
-        Bool,
-        "false",
-        "this version writes no operation log: nothing would be there to recover from",
-    ),
-    inert("etcd_endpoints", Text, "", HA),
-    inert("ha_backend_type", Text, "etcd", HA),
-    inert("ha_backend_connstring", Text, "", HA),
-    inert("oplog_batch_max_entries", Uint32, "1024", HA),
-    inert("oplog_poll_interval_ms", Int32, "1000", HA),
-    inert("batch_oplog_retry_timeout_sec", Uint32, "180", HA),
+    inert("oplog_batch_max_entries", Uint32, "1024", OPLOG),
+    inert("oplog_poll_interval_ms", Int32, "1000", OPLOG),
+    inert("batch_oplog_retry_timeout_sec", Uint32, "180", OPLOG),
     inert("pod_name", Text, "", POD),
     inert("pod_namespace", Text, "", POD),
     refused(

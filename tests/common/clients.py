@@ -20,14 +20,17 @@ class Client:
     """A client process. Every method of MooncakeDistributedStore, and those of worker.py, can be called on it;
     `config` is given as a dict of ReplicateConfig's fields."""
 
-    def __init__(self, log_path):
+    def __init__(self, log_path, environment=None, wrap=lambda command: command):
+        """`environment` is added to that of the tests; `wrap` puts the command into a network namespace."""
         ours, theirs = socket.socketpair()
         with theirs:
             # Settings of the shell that the tests run in are not part of them.
-            environment = {name: value for name, value in os.environ.items() if not name.startswith(("MC_", "MOONCAKE_"))}
+            inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MC_", "MOONCAKE_"))}
             worker = str(pathlib.Path(__file__).with_name("worker.py"))
             command = [os.environ["MOONCAKE_PYTHON"], worker, str(theirs.fileno())]
-            self.process = processes.spawn(command, log_path, pass_fds=[theirs.fileno()], env=environment)
+            self.process = processes.spawn(
+                wrap(command), log_path, pass_fds=[theirs.fileno()], env=inherited | (environment or {})
+            )
         self.log_path = log_path
         self.segment = None
         self._connection = Connection(ours.detach())
@@ -64,6 +67,9 @@ class Client:
         if method.startswith("_"):
             raise AttributeError(method)
         return lambda *args, **kwargs: self.call(method, *args, **kwargs)
+
+    def running(self):
+        return self.process.poll() is None
 
     def kill(self):
         """Ends the client as a crash does: nothing is closed, nothing is unmounted."""

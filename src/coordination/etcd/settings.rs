@@ -1,0 +1,105 @@
+//! Which etcd, and how to be let in.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use etcd_client::{Certificate, Identity, TlsOptions};
+
+/// Where etcd is and how it is spoken to.
+#[derive(Clone, Debug)]
+pub struct EtcdSettings {
+    /// `host:port`, `http://host:port` or `https://host:port`; without a scheme it is `https` if there is `tls`.
+    pub endpoints: Vec<String>,
+    /// Certificates, for `https`.
+    pub tls: Option<TlsFiles>,
+    /// Who to be, if etcd asks.
+    pub user: Option<User>,
+    /// How long one endpoint may take until it can be asked, logging in included.
+    pub connect_timeout: Duration,
+    /// How long a watch may be silent, although it is asked for signs of life, until it counts as broken.
+    pub watch_silence: Duration,
+}
+
+impl EtcdSettings {
+    /// What is usual, for these endpoints.
+    #[must_use]
+    pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            endpoints: endpoints.into_iter().map(Into::into).collect(),
+            tls: None,
+            user: None,
+            connect_timeout: Duration::from_secs(2),
+            watch_silence: Duration::from_secs(3),
+        }
+    }
+}
+
+/// Files with certificates in PEM. They are read again for every new connection, so they may be replaced.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// Who signed etcd's certificate.
+    pub ca: PathBuf,
+    /// Our own certificate and its key, if etcd asks for one.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// The name that etcd's certificate has to have, if it is not the endpoint's host.
+    pub server_name: Option<String>,
+}
+
+/// A user of etcd.
+#[derive(Clone)]
+pub struct User {
+    /// The name.
+    pub name: String,
+    /// The password.
+    pub password: String,
+}
+
+impl fmt::Debug for User {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The password must not get into logs.
+        formatter.debug_struct("User").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Why settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// There is nobody to ask.
+    #[error("no etcd endpoint is given")]
+    NoEndpoint,
+    /// It is no address.
+    #[error("the etcd endpoint {endpoint:?} cannot be used: {why}")]
+    Endpoint {
+        /// The endpoint.
+        endpoint: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A certificate or a key cannot be read.
+    #[error("{path} cannot be read: {why}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: std::io::Error,
+    },
+}
+
+impl TlsFiles {
+    /// What the files hold now.
+    pub(super) fn load(&self) -> Result<TlsOptions, SettingsError> {
+        let mut options = TlsOptions::new().ca_certificate(Certificate::from_pem(read(&self.ca)?));
+        if let Some((certificate, key)) = &self.identity {
+            options = options.identity(Identity::from_pem(read(certificate)?, read(key)?));
+        }
+        if let Some(name) = &self.server_name {
+            options = options.domain_name(name);
+        }
+        Ok(options)
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, SettingsError> {
+    std::fs::read(path).map_err(|why| SettingsError::File { path: path.to_owned(), why })
+}

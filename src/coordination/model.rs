@@ -1,0 +1,149 @@
+//! A model of etcd: revisions, transactions, leases, watches, compaction, as etcd has them, in memory and without a
+//! clock, a thread or chance of its own. Time comes as an argument, so the same calls at the same times give the same
+//! answers. The simulator runs masters against it; the embedded store is it with a file and a server.
+//!
+//! It answers as etcd 3.6 does with the limits it has by default; the tests in `tests/coordination.rs` run the same
+//! requests against both. One thing is stricter: a transaction that writes a key and deletes a range without an end
+//! over it is refused as any other that changes a key twice, where etcd lets this one pass.
+
+mod convert;
+pub(crate) mod history;
+pub(crate) mod leases;
+pub(crate) mod steps;
+#[cfg(test)]
+mod tests;
+mod txn;
+mod watches;
+
+use std::time::Duration;
+
+use crate::coordination::model::history::History;
+use crate::coordination::model::leases::Leases;
+use crate::coordination::model::steps::{Found, Outcome, Program, Read, Refusal};
+use crate::coordination::model::watches::Watches;
+use crate::coordination::types::{Failure, LeaseId, Request, Response};
+
+pub use watches::WatchId;
+
+/// etcd's bound for a request as it is written to its log.
+const MAX_REQUEST_BYTES: usize = 3 * 512 * 1024;
+
+/// A model of etcd.
+#[derive(Clone, Debug)]
+pub struct Model {
+    history: History,
+    leases: Leases,
+    watches: Watches,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Model {
+    /// One to which nothing was ever written.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { history: History::new(), leases: Leases::default(), watches: Watches::default() }
+    }
+
+    /// The newest revision.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.history.revision()
+    }
+
+    /// The oldest revision that can be read; zero if that is any.
+    #[must_use]
+    pub fn compacted(&self) -> u64 {
+        self.history.compacted()
+    }
+
+    /// Answers a request at a moment that is not before any that was given earlier.
+    ///
+    /// # Errors
+    ///
+    /// If etcd would refuse it.
+    pub fn call(&mut self, now: Duration, request: &Request) -> Result<Response, Failure> {
+        self.advance(now);
+        self.answer(now, request).map_err(|refusal| match refusal {
+            Refusal::Compacted => Failure::Compacted { oldest: self.history.compacted() },
+            Refusal::LeaseNotFound => Failure::LeaseNotFound,
+            other => Failure::Refused(other.to_string()),
+        })
+    }
+
+    fn answer(&mut self, now: Duration, request: &Request) -> Result<Response, Refusal> {
+        match request {
+            Request::Txn(txn) => {
+                if convert::size(txn) > MAX_REQUEST_BYTES {
+                    return Err(Refusal::TooLarge);
+                }
+                let (succeeded, outcomes) = self.transact(&convert::program(txn))?;
+                let results = outcomes.into_iter().filter_map(convert::result).collect();
+                Ok(Response::Txn { revision: self.revision(), succeeded, results })
+            }
+            Request::Get(get) => {
+                let page = convert::page(self.read(&convert::read(get))?);
+                Ok(Response::Got { revision: self.revision(), page })
+            }
+            Request::LeaseGrant { ttl_seconds } => {
+                let (lease, ttl_seconds) = self.leases.grant(now, LeaseId::default(), *ttl_seconds)?;
+                Ok(Response::LeaseGranted { lease, ttl_seconds })
+            }
+            Request::LeaseKeepAlive { lease } => {
+                let ttl_seconds = self.leases.keep_alive(now, *lease).unwrap_or(0);
+                Ok(Response::LeaseKeptAlive { ttl_seconds })
+            }
+            Request::LeaseRevoke { lease } => {
+                self.revoke(*lease);
+                Ok(Response::LeaseRevoked)
+            }
+            Request::Compact { revision } => {
+                self.history.compact(*revision)?;
+                Ok(Response::Compacted)
+            }
+        }
+    }
+
+    /// Does a transaction with everything that etcd's API can say in it.
+    pub(crate) fn transact(&mut self, program: &Program) -> Result<(bool, Vec<Outcome>), Refusal> {
+        program.check()?;
+        self.execute(program)
+    }
+
+    /// Reads, with everything that etcd's API can say in a read.
+    pub(crate) fn read(&self, read: &Read) -> Result<Found, Refusal> {
+        if read.range.start.is_empty() {
+            return Err(Refusal::EmptyKey);
+        }
+        self.history.read(read)
+    }
+
+    /// Ends the leases whose time has come, each in a revision of its own if it had keys.
+    pub fn advance(&mut self, now: Duration) {
+        while let Some((expires, lease)) = self.leases.first()
+            && expires <= now
+        {
+            self.revoke(lease);
+        }
+    }
+
+    /// When the next lease ends if nobody keeps it alive.
+    #[must_use]
+    pub fn next_expiry(&self) -> Option<Duration> {
+        self.leases.first().map(|(expires, _)| expires)
+    }
+
+    /// Ends a lease and deletes its keys; whether there was one.
+    pub(crate) fn revoke(&mut self, lease: LeaseId) -> bool {
+        let Some(lease) = self.leases.remove(lease) else { return false };
+        for key in &lease.keys {
+            self.history.delete(key);
+        }
+        self.history.commit();
+        true
+    }
+}

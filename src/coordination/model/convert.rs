@@ -1,0 +1,92 @@
+//! From what masters ask to what the model does, and back.
+
+use bytes::Bytes;
+
+use crate::coordination::model::steps::{
+    Condition, Delete, Found, Kept, Outcome, Program, Put, Read, Relation, Step, Target,
+};
+use crate::coordination::types::{Compare, Get, KeyRange, Op, OpResult, Page, Txn};
+
+/// About what a key, a value or a number costs in a request beyond its own bytes.
+const OVERHEAD: usize = 8;
+
+pub(super) fn program(txn: &Txn) -> Program {
+    Program {
+        compare: txn.compare.iter().map(condition).collect(),
+        success: txn.success.iter().map(step).collect(),
+        failure: txn.failure.iter().map(step).collect(),
+    }
+}
+
+/// About how large a transaction is as etcd writes it to its log.
+pub(super) fn size(txn: &Txn) -> usize {
+    let compare = txn.compare.iter().map(|compare| match compare {
+        Compare::CreateRevision { key, .. } | Compare::ModRevision { key, .. } => key.len() + 2 * OVERHEAD,
+        Compare::Value { key, equals } => key.len() + equals.len() + 2 * OVERHEAD,
+    });
+    let op = |op: &Op| match op {
+        Op::Put { key, value, .. } => key.len() + value.len() + 3 * OVERHEAD,
+        Op::Delete(range) | Op::Get(Get { range, .. }) => {
+            range.start.len() + range.end.as_ref().map_or(0, Bytes::len) + 3 * OVERHEAD
+        }
+    };
+    compare.sum::<usize>() + txn.success.iter().chain(&txn.failure).map(op).sum::<usize>()
+}
+
+fn condition(compare: &Compare) -> Condition {
+    let number = |revision: u64| i64::try_from(revision).unwrap_or(i64::MAX);
+    let (key, target) = match compare {
+        Compare::CreateRevision { key, equals } => (key, Target::CreateRevision(number(*equals))),
+        Compare::ModRevision { key, equals } => (key, Target::ModRevision(number(*equals))),
+        Compare::Value { key, equals } => (key, Target::Value(equals.clone())),
+    };
+    Condition { range: KeyRange::key(key.clone()), target, relation: Relation::Equal }
+}
+
+fn step(op: &Op) -> Step {
+    match op {
+        Op::Put { key, value, lease } => Step::Put(Put {
+            key: key.clone(),
+            value: Some(value.clone()),
+            lease: Some(*lease),
+            previous: false,
+        }),
+        Op::Delete(deleted) => Step::Delete(Delete { range: range(deleted), previous: false }),
+        Op::Get(get) => Step::Read(read(get)),
+    }
+}
+
+pub(super) fn read(get: &Get) -> Read {
+    Read {
+        range: range(&get.range),
+        revision: get.revision,
+        limit: get.limit,
+        keys_only: get.keys_only,
+        count_only: false,
+        counted: false,
+        sort: None,
+        kept: Kept::default(),
+    }
+}
+
+/// All keys from the empty one on are all keys from the first possible one on: etcd knows no empty key.
+fn range(range: &KeyRange) -> KeyRange {
+    match &range.end {
+        Some(end) if range.start.is_empty() => KeyRange::between(Bytes::from_static(&[0]), end.clone()),
+        _ => range.clone(),
+    }
+}
+
+pub(super) fn page(found: Found) -> Page {
+    Page { entries: found.entries, more: found.more }
+}
+
+/// `None` for a transaction within another one, which masters never ask for.
+pub(super) fn result(outcome: Outcome) -> Option<OpResult> {
+    match outcome {
+        Outcome::Put { .. } => Some(OpResult::Put),
+        Outcome::Deleted { count, .. } => Some(OpResult::Deleted(count)),
+        Outcome::Read(found) => Some(OpResult::Got(page(found))),
+        Outcome::Txn { .. } => None,
+    }
+}

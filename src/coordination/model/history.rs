@@ -1,0 +1,248 @@
+//! Keys in all their versions: what there is now, what there was at every revision that is not compacted, and what
+//! each revision changed.
+#![allow(dead_code, reason = "the server of the embedded store uses the rest")]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+
+use bytes::Bytes;
+
+use crate::coordination::model::steps::{Found, Read, Refusal, SortBy};
+use crate::coordination::types::{KeyRange, KeyValue, LeaseId};
+
+/// The revision of a store to which nothing was ever written.
+pub(crate) const FIRST_REVISION: u64 = 1;
+
+/// What one revision did to one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Logged {
+    /// The key as it was written; of a deletion only its name and the revision.
+    pub entry: KeyValue,
+    /// Whether it was deleted.
+    pub deleted: bool,
+    /// What was there before.
+    pub previous: Option<KeyValue>,
+}
+
+/// A key as of a revision; without an entry it was deleted then.
+#[derive(Clone, Debug)]
+struct Version {
+    revision: u64,
+    entry: Option<KeyValue>,
+}
+
+/// All keys in all versions.
+#[derive(Clone, Debug)]
+pub(crate) struct History {
+    revision: u64,
+    compacted: u64,
+    current: BTreeMap<Bytes, KeyValue>,
+    versions: BTreeMap<Bytes, Vec<Version>>,
+    /// What the revisions from `first_logged` on changed, one element each.
+    log: VecDeque<Vec<Logged>>,
+    first_logged: u64,
+    /// What the revision that is being made has changed so far.
+    pending: Vec<Logged>,
+}
+
+impl History {
+    pub(crate) fn new() -> Self {
+        Self {
+            revision: FIRST_REVISION,
+            compacted: 0,
+            current: BTreeMap::new(),
+            versions: BTreeMap::new(),
+            log: VecDeque::new(),
+            first_logged: FIRST_REVISION + 1,
+            pending: Vec::new(),
+        }
+    }
+
+    /// The newest revision, the one that is being made included.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision + u64::from(!self.pending.is_empty())
+    }
+
+    /// The oldest revision that can be read; zero if that is any.
+    pub(crate) fn compacted(&self) -> u64 {
+        self.compacted
+    }
+
+    /// A key as it is now.
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&KeyValue> {
+        self.current.get(key)
+    }
+
+    /// The keys of a range as they are now.
+    pub(crate) fn entries<'a>(&'a self, range: &KeyRange) -> impl Iterator<Item = &'a KeyValue> {
+        bounds(range)
+            .into_iter()
+            .flat_map(|bounds| self.current.range::<Bytes, _>(bounds))
+            .map(|(_, entry)| entry)
+    }
+
+    /// The keys of a range as they were at a revision.
+    fn entries_at<'a>(&'a self, range: &KeyRange, revision: u64) -> impl Iterator<Item = &'a KeyValue> {
+        let versions = bounds(range).into_iter().flat_map(|bounds| self.versions.range::<Bytes, _>(bounds));
+        versions.filter_map(move |(_, versions)| {
+            let after = versions.partition_point(|version| version.revision <= revision);
+            versions[..after].last()?.entry.as_ref()
+        })
+    }
+
+    /// Whether something can be read as of a revision; zero is the newest.
+    pub(crate) fn check_revision(&self, revision: u64) -> Result<(), Refusal> {
+        match revision {
+            0 => Ok(()),
+            _ if revision > self.revision() => Err(Refusal::FutureRevision),
+            _ if revision < self.compacted => Err(Refusal::Compacted),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn read(&self, read: &Read) -> Result<Found, Refusal> {
+        self.check_revision(read.revision)?;
+        Ok(match read.revision {
+            0 => select(read, self.entries(&read.range)),
+            revision if revision == self.revision() => select(read, self.entries(&read.range)),
+            revision => select(read, self.entries_at(&read.range, revision)),
+        })
+    }
+
+    /// Writes a key, as part of the revision that is being made.
+    pub(crate) fn put(&mut self, key: &Bytes, value: Bytes, lease: LeaseId) -> Option<KeyValue> {
+        let revision = self.revision + 1;
+        let previous = self.current.get(key).cloned();
+        let (create_revision, version) = previous
+            .as_ref()
+            .map_or((revision, 1), |previous| (previous.create_revision, previous.version + 1));
+        let entry =
+            KeyValue { key: key.clone(), value, create_revision, mod_revision: revision, version, lease };
+        self.change(Logged { entry, deleted: false, previous: previous.clone() });
+        previous
+    }
+
+    /// Deletes a key, as part of the revision that is being made.
+    pub(crate) fn delete(&mut self, key: &Bytes) -> Option<KeyValue> {
+        let previous = self.current.get(key).cloned()?;
+        let entry = KeyValue {
+            key: key.clone(),
+            value: Bytes::new(),
+            create_revision: 0,
+            mod_revision: self.revision + 1,
+            version: 0,
+            lease: LeaseId::default(),
+        };
+        self.change(Logged { entry, deleted: true, previous: Some(previous.clone()) });
+        Some(previous)
+    }
+
+    fn change(&mut self, logged: Logged) {
+        let key = &logged.entry.key;
+        let entry = (!logged.deleted).then(|| logged.entry.clone());
+        match &entry {
+            Some(entry) => _ = self.current.insert(key.clone(), entry.clone()),
+            None => _ = self.current.remove(key),
+        }
+        let versions = self.versions.entry(key.clone()).or_default();
+        versions.push(Version { revision: logged.entry.mod_revision, entry });
+        self.pending.push(logged);
+    }
+
+    /// Ends the revision that is being made, if anything was changed.
+    pub(crate) fn commit(&mut self) {
+        if !self.pending.is_empty() {
+            self.revision += 1;
+            self.log.push_back(std::mem::take(&mut self.pending));
+        }
+    }
+
+    /// What a revision changed; nothing for one that is compacted or not yet made.
+    pub(crate) fn changes(&self, revision: u64) -> &[Logged] {
+        let index = revision.checked_sub(self.first_logged).and_then(|index| usize::try_from(index).ok());
+        index.and_then(|index| self.log.get(index)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Gives up what was before a revision. What there was at that revision stays.
+    pub(crate) fn compact(&mut self, revision: u64) -> Result<(), Refusal> {
+        if revision > self.revision {
+            return Err(Refusal::FutureRevision);
+        }
+        if revision <= self.compacted {
+            return Err(Refusal::Compacted);
+        }
+        // Only keys that were changed up to then have a version to give up.
+        for at in self.first_logged..=revision {
+            let keys: Vec<Bytes> = self.changes(at).iter().map(|logged| logged.entry.key.clone()).collect();
+            for key in keys {
+                self.drop_versions(&key, revision);
+            }
+        }
+        while self.first_logged < revision && self.log.pop_front().is_some() {
+            self.first_logged += 1;
+        }
+        self.compacted = revision;
+        Ok(())
+    }
+
+    fn drop_versions(&mut self, key: &Bytes, revision: u64) {
+        let Some(versions) = self.versions.get_mut(key) else { return };
+        let after = versions.partition_point(|version| version.revision <= revision);
+        // The last one up to then is what there was at that revision, unless it says that there was nothing.
+        let deleted = versions[..after].last().is_some_and(|version| version.entry.is_none());
+        versions.drain(..if deleted { after } else { after.saturating_sub(1) });
+        if versions.is_empty() {
+            self.versions.remove(key);
+        }
+    }
+}
+
+/// A range in the words of a map; `None` for one that has no keys.
+fn bounds(range: &KeyRange) -> Option<(Bound<&Bytes>, Bound<&Bytes>)> {
+    let start = &range.start;
+    match &range.end {
+        None => Some((Bound::Included(start), Bound::Included(start))),
+        Some(end) if **end == [0] => Some((Bound::Included(start), Bound::Unbounded)),
+        Some(end) => (start < end).then_some((Bound::Included(start), Bound::Excluded(end))),
+    }
+}
+
+/// What a read asks for, of the keys of its range in key order.
+fn select<'a>(read: &Read, entries: impl Iterator<Item = &'a KeyValue>) -> Found {
+    if read.count_only {
+        return Found { count: entries.count() as u64, ..Found::default() };
+    }
+    let limit = if read.limit == 0 { usize::MAX } else { usize::try_from(read.limit).unwrap_or(usize::MAX) };
+    let mut count = 0;
+    let mut found: Vec<&KeyValue> = Vec::new();
+    // One more than the limit tells whether there are more; an order of its own needs them all.
+    let wanted = if read.sort.is_some() { usize::MAX } else { limit.saturating_add(1) };
+    for entry in entries {
+        count += 1;
+        if found.len() >= wanted && !read.counted {
+            break;
+        }
+        if found.len() < wanted && read.kept.keeps(entry) {
+            found.push(entry);
+        }
+    }
+    if let Some(sort) = read.sort {
+        match sort.by {
+            SortBy::Key => found.sort_by(|left, right| left.key.cmp(&right.key)),
+            SortBy::Version => found.sort_by_key(|entry| entry.version),
+            SortBy::CreateRevision => found.sort_by_key(|entry| entry.create_revision),
+            SortBy::ModRevision => found.sort_by_key(|entry| entry.mod_revision),
+            SortBy::Value => found.sort_by(|left, right| left.value.cmp(&right.value)),
+        }
+        if sort.descending {
+            found.reverse();
+        }
+    }
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let entry = |entry: &KeyValue| {
+        let value = if read.keys_only { Bytes::new() } else { entry.value.clone() };
+        KeyValue { key: entry.key.clone(), value, ..*entry }
+    };
+    Found { entries: found.into_iter().map(entry).collect(), more, count }
+}

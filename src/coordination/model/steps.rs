@@ -1,0 +1,264 @@
+//! Transactions with everything that etcd's API can say in them, and why one can be refused. What masters ask
+//! ([`crate::coordination::types`]) is a small part of it; the embedded store serves the rest to others.
+#![allow(dead_code, reason = "the server of the embedded store uses the rest")]
+
+use std::cmp::Ordering;
+
+use bytes::Bytes;
+
+use crate::coordination::types::{KeyRange, KeyValue, LeaseId};
+
+/// At most so many conditions, and so many steps in each branch, as etcd has it by default.
+const MAX_OPS: usize = 128;
+
+/// A transaction: if all of `compare` holds then `success` is done, else `failure`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Program {
+    pub compare: Vec<Condition>,
+    pub success: Vec<Step>,
+    pub failure: Vec<Step>,
+}
+
+/// Something that must hold for all keys of a range; of a range without keys, for a key with zeros everywhere.
+#[derive(Clone, Debug)]
+pub(crate) struct Condition {
+    pub range: KeyRange,
+    pub target: Target,
+    pub relation: Relation,
+}
+
+/// What is compared, and with what.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    Version(i64),
+    CreateRevision(i64),
+    ModRevision(i64),
+    Value(Bytes),
+    Lease(LeaseId),
+}
+
+/// How what is there has to relate to what was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Relation {
+    Equal,
+    NotEqual,
+    Greater,
+    Less,
+}
+
+impl Relation {
+    pub(crate) fn holds(self, ordering: Ordering) -> bool {
+        match self {
+            Self::Equal => ordering.is_eq(),
+            Self::NotEqual => ordering.is_ne(),
+            Self::Greater => ordering.is_gt(),
+            Self::Less => ordering.is_lt(),
+        }
+    }
+}
+
+/// One step.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Put(Put),
+    Delete(Delete),
+    Read(Read),
+    Txn(Program),
+}
+
+/// Writes a key.
+#[derive(Clone, Debug)]
+pub(crate) struct Put {
+    pub key: Bytes,
+    /// `None`: the one that it has.
+    pub value: Option<Bytes>,
+    /// `None`: the one that it has.
+    pub lease: Option<LeaseId>,
+    /// Whether the answer has what was there before.
+    pub previous: bool,
+}
+
+/// Deletes keys.
+#[derive(Clone, Debug)]
+pub(crate) struct Delete {
+    pub range: KeyRange,
+    /// Whether the answer has what was there before.
+    pub previous: bool,
+}
+
+/// Reads keys.
+#[derive(Clone, Debug)]
+pub(crate) struct Read {
+    pub range: KeyRange,
+    /// Zero for the newest.
+    pub revision: u64,
+    /// Zero for all.
+    pub limit: u64,
+    pub keys_only: bool,
+    pub count_only: bool,
+    /// Whether the answer says how many there are in the range, whatever the limit.
+    pub counted: bool,
+    /// Any other order than that of keys.
+    pub sort: Option<Sort>,
+    pub kept: Kept,
+}
+
+/// Which of the keys are kept, by revisions; zero for no bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub min_mod_revision: u64,
+    pub max_mod_revision: u64,
+    pub min_create_revision: u64,
+    pub max_create_revision: u64,
+}
+
+impl Kept {
+    pub(crate) fn keeps(&self, entry: &KeyValue) -> bool {
+        let below = |value: u64, bound: u64| bound == 0 || value <= bound;
+        entry.mod_revision >= self.min_mod_revision
+            && below(entry.mod_revision, self.max_mod_revision)
+            && entry.create_revision >= self.min_create_revision
+            && below(entry.create_revision, self.max_create_revision)
+    }
+}
+
+/// An order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sort {
+    pub by: SortBy,
+    pub descending: bool,
+}
+
+/// What is ordered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SortBy {
+    Key,
+    Version,
+    CreateRevision,
+    ModRevision,
+    Value,
+}
+
+/// What a step brought.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome {
+    Put { previous: Option<KeyValue> },
+    Deleted { count: u64, previous: Vec<KeyValue> },
+    Read(Found),
+    Txn { succeeded: bool, outcomes: Vec<Outcome> },
+}
+
+/// What a read brought.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found {
+    pub entries: Vec<KeyValue>,
+    /// Whether the limit cut it off.
+    pub more: bool,
+    /// How many there are in the range, if that was asked for.
+    pub count: u64,
+}
+
+/// Why etcd refuses a request; the words are etcd's, since clients tell errors apart by them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("etcdserver: mvcc: required revision has been compacted")]
+    Compacted,
+    #[error("etcdserver: mvcc: required revision is a future revision")]
+    FutureRevision,
+    #[error("etcdserver: requested lease not found")]
+    LeaseNotFound,
+    #[error("etcdserver: lease already exists")]
+    LeaseExists,
+    #[error("etcdserver: too large lease TTL")]
+    TtlTooLarge,
+    #[error("etcdserver: key not found")]
+    KeyNotFound,
+    #[error("etcdserver: duplicate key given in txn request")]
+    DuplicateKey,
+    #[error("etcdserver: too many operations in txn request")]
+    TooManyOps,
+    #[error("etcdserver: key is not provided")]
+    EmptyKey,
+    #[error("etcdserver: request is too large")]
+    TooLarge,
+}
+
+impl Program {
+    /// What can be said without looking at any key: numbers, empty keys, one key written twice.
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
+        self.check_sizes(MAX_OPS)?;
+        writes(&self.success)?;
+        writes(&self.failure)?;
+        Ok(())
+    }
+
+    fn check_sizes(&self, max: usize) -> Result<(), Refusal> {
+        let ops = self.compare.len().max(self.success.len()).max(self.failure.len());
+        // A transaction within this one may only have what this one leaves over, which bounds how deep they go.
+        let left = max.checked_sub(ops).ok_or(Refusal::TooManyOps)?;
+        if self.compare.iter().any(|condition| condition.range.start.is_empty()) {
+            return Err(Refusal::EmptyKey);
+        }
+        for step in self.success.iter().chain(&self.failure) {
+            let key = match step {
+                Step::Put(put) => &put.key,
+                Step::Delete(delete) => &delete.range.start,
+                Step::Read(read) => &read.range.start,
+                Step::Txn(program) => {
+                    program.check_sizes(left)?;
+                    continue;
+                }
+            };
+            if key.is_empty() {
+                return Err(Refusal::EmptyKey);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The keys that a branch writes, and the ranges that it deletes.
+#[derive(Default)]
+struct Writes<'a> {
+    puts: Vec<&'a Bytes>,
+    deletes: Vec<&'a KeyRange>,
+}
+
+impl<'a> Writes<'a> {
+    fn put(&mut self, key: &'a Bytes) -> Result<(), Refusal> {
+        if self.puts.contains(&key) || self.deletes.iter().any(|range| range.contains(key)) {
+            return Err(Refusal::DuplicateKey);
+        }
+        self.puts.push(key);
+        Ok(())
+    }
+}
+
+/// No revision changes a key twice: so a key that one step writes must not be written or deleted by another one.
+fn writes(steps: &[Step]) -> Result<Writes<'_>, Refusal> {
+    let mut all = Writes::default();
+    all.deletes.extend(steps.iter().filter_map(|step| match step {
+        Step::Delete(delete) => Some(&delete.range),
+        _ => None,
+    }));
+    for step in steps {
+        let Step::Txn(program) = step else { continue };
+        let then = writes(&program.success)?;
+        let otherwise = writes(&program.failure)?;
+        // Only one of the two branches is done, so both may write the same key.
+        for key in otherwise.puts.into_iter().filter(|key| !then.puts.contains(key)) {
+            all.put(key)?;
+        }
+        for key in then.puts {
+            all.put(key)?;
+        }
+        all.deletes.extend(then.deletes);
+        all.deletes.extend(otherwise.deletes);
+    }
+    for step in steps {
+        if let Step::Put(put) = step {
+            all.put(&put.key)?;
+        }
+    }
+    Ok(all)
+}

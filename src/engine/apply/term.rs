@@ -1,0 +1,82 @@
+//! Records about changes of primary, and about the state as a whole.
+
+use std::sync::atomic::Ordering;
+
+use crate::engine::core::Core;
+use crate::engine::digest::{self, Digest};
+use crate::engine::reign::{Reign, TermReport};
+use crate::engine::state::Sequencer;
+use crate::engine::types::{LogTime, SegmentNumber, SequenceId, Term};
+
+impl Sequencer<'_> {
+    /// Cleans up after the old primary, at a cost for each client and segment and none for objects: what lies in
+    /// segments that are gone is as good as gone already, reservations stay as they are (R4), and leases keep what
+    /// records say of them.
+    pub(super) fn apply_new_term(
+        &mut self,
+        id: SequenceId,
+        at: LogTime,
+        term: Term,
+        hold_until: LogTime,
+        lease_ttl: u64,
+        kept_tasks: u32,
+    ) {
+        let core = &mut *self.core;
+        let reign = Reign {
+            term,
+            began: id,
+            since: at,
+            // An earlier hold goes on: promises of two primaries ago may be among what it protects.
+            hold_until: core.reign.hold_until.max(hold_until),
+            lease_ttl,
+            first_segment: SegmentNumber(core.next_segment),
+            kept_tasks,
+            resigned: core.reign.resigned,
+        };
+        core.set_reign(reign);
+        core.tasks.forget_finished(kept_tasks as usize);
+        core.close_all();
+        let mut clients = self.engine.clients.write();
+        for (name, client) in clients.iter_mut() {
+            core.digest.subtract(digest::client(*name, client));
+            client.joined = false;
+            client.inherited = true;
+            client.last_record = id;
+            core.digest.add(digest::client(*name, client));
+        }
+        let counts = &self.engine.counts;
+        core.report = TermReport {
+            term,
+            began: id,
+            clients: clients.len(),
+            segments: core.segments.len(),
+            objects: counts.objects.load(Ordering::Relaxed),
+            bytes: counts.allocated.load(Ordering::Relaxed),
+            reservations: core.processing.len() + core.replications.len() + core.discarded.len(),
+            hold_ms: reign.hold_until.0.saturating_sub(at.0),
+        };
+    }
+
+    pub(super) fn apply_resign(&mut self, id: SequenceId, term: Term) {
+        let reign = self.core.reign;
+        // What another term says of itself tells nothing about the promises of this one.
+        if reign.term == term {
+            self.core.set_reign(Reign { resigned: id, ..reign });
+        }
+    }
+
+    /// The digest that whoever made the record had before it. The log is the truth: if ours differs, we are wrong.
+    pub(super) fn apply_digest(&mut self, id: SequenceId, digest: Digest) {
+        if digest != self.core.digest {
+            self.core.doubts.digest(id);
+        }
+    }
+}
+
+impl Core {
+    fn set_reign(&mut self, reign: Reign) {
+        self.digest.subtract(digest::reign(&self.reign));
+        self.reign = reign;
+        self.digest.add(digest::reign(&self.reign));
+    }
+}

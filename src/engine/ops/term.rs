@@ -1,0 +1,106 @@
+//! The beginning and the end of a term, and what both mean for promises to readers (R6).
+
+use crate::engine::doubts::{BrokenChain, Doubts};
+use crate::engine::record::Record;
+use crate::engine::reign::TermReport;
+use crate::engine::state::{Engine, Sequencer};
+use crate::engine::types::{LogTime, SequenceId, Term, Uuid};
+
+impl Sequencer<'_> {
+    /// Begins a term: the first record of every primary, after the whole durable prefix is applied. The old primary may
+    /// answer reads for up to `answers_for` milliseconds more, and every one of them is a promise that may be nowhere in
+    /// the log. Only if it handed over, or if there never was one, is there nothing to wait for.
+    pub fn begin_term(&mut self, term: Term, primary: &[u8], answers_for: u64) -> SequenceId {
+        let reign = &self.core.reign;
+        let unpromised = self.core.last == SequenceId(0) || reign.has_resigned(self.core.last);
+        let rules = &self.engine.rules;
+        let hold_until = if unpromised {
+            LogTime(0)
+        } else {
+            self.now.plus(answers_for).plus(rules.lease_ttl.max(reign.lease_ttl))
+        };
+        let kept_tasks = u32::try_from(rules.max_finished_tasks).unwrap_or(u32::MAX);
+        let lease_ttl = rules.lease_ttl;
+        self.commit(&Record::NewTerm { term, primary, hold_until, lease_ttl, kept_tasks })
+    }
+
+    /// Writes the digest down, for others to compare theirs with.
+    pub fn commit_digest(&mut self) -> SequenceId {
+        let digest = self.core.digest;
+        self.commit(&Record::Digest { digest })
+    }
+
+    /// Whether readers may have been promised what the log does not say: then nothing is evicted, and nothing removed
+    /// unless forced (R6).
+    pub(super) fn held(&self) -> bool {
+        self.now < self.core.reign.hold_until
+    }
+
+    /// When bytes that leave an object now, with `lease` on it, can be given out again (INV-7).
+    pub(super) fn release_at(&self, lease: LogTime) -> LogTime {
+        self.now.plus(self.engine.rules.hold()).max(self.core.reign.hold_until).max(lease)
+    }
+}
+
+impl Engine {
+    /// Hands over: writes every promise to readers down, and that this was the last of the term. No read may be
+    /// answered from before this call on. Whoever goes on nevertheless, because the hand-over failed, commits another
+    /// record and waits until it is durable before it answers a read: as long as the `Resign` is the last record, a
+    /// successor takes it at its word.
+    pub fn resign(&self, now: LogTime) -> SequenceId {
+        self.flush_leases(now);
+        let mut sequencer = self.sequencer(now);
+        let term = sequencer.core.reign.term;
+        sequencer.commit(&Record::Resign { term })
+    }
+
+    /// Whether the last record says that the primary of this term has handed over.
+    #[must_use]
+    pub fn resigned(&self) -> bool {
+        let sequencer = self.sequencer(LogTime(0));
+        sequencer.core.reign.has_resigned(sequencer.core.last)
+    }
+
+    /// The current term.
+    #[must_use]
+    pub fn term(&self) -> Term {
+        self.sequencer(LogTime(0)).core.reign.term
+    }
+
+    /// Until then nothing is evicted, and nothing removed unless forced (R6).
+    #[must_use]
+    pub fn hold_until(&self) -> LogTime {
+        self.sequencer(LogTime(0)).core.reign.hold_until
+    }
+
+    /// What the primary of this term found when it took over.
+    #[must_use]
+    pub fn term_report(&self) -> TermReport {
+        self.sequencer(LogTime(0)).core.report
+    }
+
+    /// The clients of the primary before that have not told their segments to this one yet.
+    #[must_use]
+    pub fn inherited(&self) -> Vec<Uuid> {
+        let clients = self.clients.read();
+        clients.iter().filter(|(_, client)| client.inherited).map(|(id, _)| *id).collect()
+    }
+
+    /// Signs that this replica is not what the log says it should be.
+    #[must_use]
+    pub fn doubts(&self) -> Doubts {
+        self.sequencer(LogTime(0)).core.doubts
+    }
+
+    /// The first `Digest` record that this replica did not match.
+    #[must_use]
+    pub fn digest_mismatch(&self) -> Option<SequenceId> {
+        self.doubts().digest_mismatch
+    }
+
+    /// The first record that did not follow the last one about its object.
+    #[must_use]
+    pub fn broken_chain(&self) -> Option<BrokenChain> {
+        self.doubts().broken_chain
+    }
+}

@@ -1,0 +1,131 @@
+//! Who may change things: whoever has the token, or has shown a client certificate.
+
+use std::hint::black_box;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use super::routes::error;
+
+/// Most bytes of the token's file that are read.
+const MAX_TOKEN_FILE: u64 = 4 << 10;
+
+/// A shorter token could be guessed.
+const MIN_TOKEN: usize = 16;
+
+/// Why there is no token.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// The file cannot be read.
+    #[error("cannot read the admin token from {path}: {source}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// There is none in it that is worth the name.
+    #[error("the first line of {path} is no admin token: it must have at least {MIN_TOKEN} characters")]
+    TooShort {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// The rule about who may change things.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    token_file: Option<PathBuf>,
+}
+
+/// Marks requests on connections whose client has shown a certificate that was checked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Certified;
+
+impl Access {
+    /// With the token in this file, if any. It is read again for every request, so that it can be replaced.
+    pub fn new(token_file: Option<PathBuf>) -> Result<Self, TokenError> {
+        if let Some(path) = &token_file {
+            read_token(path)?;
+        }
+        Ok(Self { token_file })
+    }
+}
+
+/// The token in a file: its first line without blanks around it.
+pub fn read_token(path: &Path) -> Result<String, TokenError> {
+    let mut text = String::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(MAX_TOKEN_FILE).read_to_string(&mut text))
+        .map_err(|source| TokenError::Unreadable { path: path.to_owned(), source })?;
+    let token = text.lines().next().unwrap_or_default().trim();
+    if token.len() < MIN_TOKEN {
+        return Err(TokenError::TooShort { path: path.to_owned() });
+    }
+    Ok(token.to_owned())
+}
+
+/// Lets a request through if it may change things.
+pub(super) async fn check(State(access): State<Access>, request: Request, next: Next) -> Response {
+    if request.extensions().get::<Certified>().is_some() {
+        return next.run(request).await;
+    }
+    let Some(path) = access.token_file else {
+        return error(
+            StatusCode::FORBIDDEN,
+            "no_access",
+            "this master was started without --admin_token_file and shown no client certificate, so nobody may \
+             change anything",
+        );
+    };
+    // A file of some bytes, but it may lie on a disk that hangs.
+    let token = match tokio::task::spawn_blocking(move || read_token(&path)).await {
+        Ok(Ok(token)) => token,
+        Ok(Err(why)) => {
+            tracing::error!(%why, "nobody can be let in to the admin API");
+            return error(StatusCode::INTERNAL_SERVER_ERROR, "no_token", "the token cannot be read");
+        }
+        Err(_) => return error(StatusCode::INTERNAL_SERVER_ERROR, "no_token", "the token cannot be read"),
+    };
+    let shown = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
+    let shown = shown.and_then(|value| {
+        let (scheme, token) = value.split_at_checked("bearer ".len())?;
+        scheme.eq_ignore_ascii_case(b"bearer ").then_some(token.trim_ascii())
+    });
+    if shown.is_some_and(|shown| equal(shown, token.as_bytes())) {
+        return next.run(request).await;
+    }
+    let mut answer = error(
+        StatusCode::UNAUTHORIZED,
+        "unauthorized",
+        "send the token of --admin_token_file as 'Authorization: Bearer TOKEN'",
+    );
+    answer.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
+    answer
+}
+
+/// Compares without ending at the first difference, so that the time says nothing about where it is.
+fn equal(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    let difference = one.iter().zip(other).fold(0, |sum, (a, b)| black_box(sum | (a ^ b)));
+    black_box(difference) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_compared_whole() {
+        assert!(equal(b"0123456789abcdef", b"0123456789abcdef"));
+        for other in [&b"0123456789abcdee"[..], b"1123456789abcdef", b"0123456789abcde", b""] {
+            assert!(!equal(b"0123456789abcdef", other));
+        }
+    }
+}

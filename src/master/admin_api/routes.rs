@@ -1,0 +1,132 @@
+//! The routes.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::middleware;
+use axum::response::Response;
+use axum::routing::{get, post};
+use serde::Serialize;
+
+use super::access::{self, Access};
+use super::control::{Control, SwitchoverRequest};
+use super::status::{Fault, Member, PromotionReport};
+use crate::master::http::answer;
+
+/// Most bytes of a request's body.
+const MAX_BODY: usize = 4 << 10;
+
+type Shared = State<Arc<dyn Control>>;
+
+/// All routes of the admin API. `changes` are more of those that need a token.
+pub fn router(control: Arc<dyn Control>, access: Access, changes: Router) -> Router {
+    let guarded = Router::new()
+        .route("/api/v1/switchover", post(switchover))
+        .with_state(Arc::clone(&control))
+        .merge(changes)
+        .route_layer(middleware::from_fn_with_state(access, access::check));
+    readable(control).merge(guarded).fallback(not_found).method_not_allowed_fallback(not_found)
+}
+
+/// The routes that anybody may read. They are on the HTTP port, too.
+pub fn readable(control: Arc<dyn Control>) -> Router {
+    Router::new()
+        .route("/api/v1/status", get(status))
+        .route("/api/v1/members", get(members))
+        .route("/api/v1/promotion", get(promotion))
+        .route("/api/v1/digest", get(digest))
+        .route("/ready", get(ready))
+        .with_state(control)
+}
+
+#[derive(Serialize)]
+struct Failure<'a> {
+    code: &'a str,
+    message: &'a str,
+}
+
+/// An error as this API words it.
+pub(super) fn error(status: StatusCode, code: &str, message: &str) -> Response {
+    answer::json(status, &Failure { code, message })
+}
+
+async fn not_found() -> Response {
+    error(StatusCode::NOT_FOUND, "not_found", "there is no such route with this method")
+}
+
+async fn status(State(control): Shared) -> Response {
+    answer::json(StatusCode::OK, &control.status())
+}
+
+#[derive(Serialize)]
+struct Members {
+    members: Vec<Member>,
+}
+
+async fn members(State(control): Shared) -> Response {
+    answer::json(StatusCode::OK, &Members { members: control.status().members })
+}
+
+#[derive(Serialize)]
+struct Promotion {
+    promotion: Option<PromotionReport>,
+}
+
+async fn promotion(State(control): Shared) -> Response {
+    answer::json(StatusCode::OK, &Promotion { promotion: control.status().promotion })
+}
+
+#[derive(Serialize)]
+struct DigestAnswer {
+    name: String,
+    term: u64,
+    applied: u64,
+    digest: String,
+    faults: Vec<Fault>,
+}
+
+async fn digest(State(control): Shared) -> Response {
+    let status = control.status();
+    let answer = DigestAnswer {
+        name: status.name,
+        term: status.term,
+        applied: status.applied,
+        digest: status.digest,
+        faults: status.faults,
+    };
+    answer::json(StatusCode::OK, &answer)
+}
+
+/// Readiness means: serves, or could take over at once.
+async fn ready(State(control): Shared) -> Response {
+    let status = control.status();
+    if status.ready {
+        return answer::with_type(StatusCode::OK, answer::TEXT, format!("ready, {}\n", status.phase));
+    }
+    let why = status.why_not_ready.or(status.waits_for).unwrap_or(status.phase);
+    answer::with_type(StatusCode::SERVICE_UNAVAILABLE, answer::TEXT, format!("not ready: {why}\n"))
+}
+
+async fn switchover(State(control): Shared, body: Body) -> Response {
+    let bad = |message: &str| error(StatusCode::BAD_REQUEST, "bad_request", message);
+    let Ok(body) = axum::body::to_bytes(body, MAX_BODY).await else {
+        return bad("the request is too long or did not arrive whole");
+    };
+    let request = if body.is_empty() {
+        SwitchoverRequest::default()
+    } else {
+        match serde_json::from_slice(&body) {
+            Ok(request) => request,
+            Err(why) => return bad(&format!("the body must be like {{\"to\": \"NAME\"}}: {why}")),
+        }
+    };
+    // A task of its own: a caller who goes away must not leave a hand-over half done.
+    match tokio::spawn(control.switchover(request.to)).await {
+        Ok(Ok(done)) => answer::json(StatusCode::OK, &done),
+        Ok(Err(why)) => error(why.http_status(), why.code(), &why.to_string()),
+        Err(_) => error(StatusCode::SERVICE_UNAVAILABLE, "stopping", "this master is stopping"),
+    }
+}

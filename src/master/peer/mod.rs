@@ -1,0 +1,128 @@
+//! The peer port: how masters tell a process that died from one that is slow.
+//!
+//! Every master listens on it from start to exit in every role. Who connects is told at once who is there and with
+//! which lease it leads, again whenever that changes, and each second in any case. Standbys answer with how far they
+//! have applied the log. It is one JSON object per line in each direction, and nothing else: no request, no state.
+//!
+//! A standby may conclude that a process is dead from one thing only: it had an open connection to that very process
+//! under that very lease, the connection broke, and the port then refused twice in a row. Silence, a time-out, a cut
+//! network or a stopped process are not that; then the lease has to run out.
+
+mod follower;
+mod line;
+mod server;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::coordination::types::LeaseId;
+use crate::engine::types::{SequenceId, Term};
+
+pub use follower::PeerFollower;
+pub use server::serve;
+
+/// Longest line in either direction; ours have some hundred bytes.
+const MAX_LINE: usize = 4 << 10;
+
+/// A line is sent at least so often, so that the other side can tell a connection that works from one that does not.
+const PING: Duration = Duration::from_secs(1);
+
+/// The role of a master.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Serves clients.
+    Primary,
+    /// Follows the primary.
+    Standby,
+    /// Neither yet, or nobody knows.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+impl Role {
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::Primary => "primary",
+            Role::Standby => "standby",
+            Role::Unknown => "unknown",
+        }
+    }
+}
+
+/// What a master says of itself on its peer port.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerState {
+    /// The process: another one after every start.
+    pub boot_id: String,
+    /// The name of the member.
+    pub name: String,
+    /// The cluster that it belongs to.
+    pub cluster_id: String,
+    /// Its role.
+    pub role: Role,
+    /// The term that it leads in; zero if it does not.
+    #[serde(with = "term")]
+    pub term: Term,
+    /// The lease that it leads with; none if it does not.
+    #[serde(with = "lease")]
+    pub lease: LeaseId,
+}
+
+/// What a standby says to the primary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerReport {
+    /// The name of the standby.
+    pub name: String,
+    /// Its process.
+    pub boot_id: String,
+    /// The last record that it has applied.
+    #[serde(with = "sequence_id")]
+    pub applied: SequenceId,
+}
+
+/// What a standby learns about the process that it follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerEvent {
+    /// There is an open connection to that process, and it leads with that lease.
+    Connected {
+        /// The process.
+        boot_id: String,
+        /// Its lease.
+        lease: LeaseId,
+    },
+    /// That process is gone, and with it whoever could use the lease.
+    Dead {
+        /// The process.
+        boot_id: String,
+        /// Its lease.
+        lease: LeaseId,
+    },
+}
+
+/// Numbers with a name, as JSON numbers.
+macro_rules! as_number {
+    ($module:ident, $type:ident, $number:ty) => {
+        mod $module {
+            use serde::{Deserialize, Deserializer, Serializer};
+
+            use super::$type;
+
+            pub(super) fn serialize<S: Serializer>(value: &$type, to: S) -> Result<S::Ok, S::Error> {
+                serde::Serialize::serialize(&value.0, to)
+            }
+
+            pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<$type, D::Error> {
+                <$number>::deserialize(from).map($type)
+            }
+        }
+    };
+}
+
+as_number!(term, Term, u64);
+as_number!(lease, LeaseId, i64);
+as_number!(sequence_id, SequenceId, u64);

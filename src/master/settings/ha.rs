@@ -1,0 +1,454 @@
+//! The settings of a master that replicates.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{FlagError, Reader, Settings, Warning};
+use crate::replication::keys::Keys;
+
+/// Longest name of a member: that of a Kubernetes pod.
+const MAX_NAME: usize = 253;
+
+/// Bounds of the leader's lease. etcd grants no less than about two seconds by itself; more than a minute without a
+/// primary is nothing that anybody wants.
+const LEASE_TTL: std::ops::RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(60);
+
+/// Least size of the queue to etcd: some batches of the largest size.
+const MIN_QUEUE_BYTES: usize = 1 << 20;
+
+/// What a master that replicates is told besides [`Settings`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HaSettings {
+    /// Where etcd is and how to get in.
+    pub etcd: EtcdAccess,
+    /// The name of this master among those of its cluster.
+    pub member_name: String,
+    /// Where others reach this master.
+    pub advertise: Advertise,
+    /// Where the peer port is.
+    pub peer: Listen,
+    /// The admin API.
+    pub admin: AdminSettings,
+    /// The folder for what this master keeps across restarts.
+    pub data_dir: Option<PathBuf>,
+    /// What is durable before it is answered.
+    pub durability: Durability,
+    /// What a promotion does to objects whose lease has ended.
+    pub expired: Expired,
+    /// How long a client of the old primary has to be heard from.
+    pub inherited_client_ttl: Duration,
+    /// Time to live of the leader's lease; whole seconds.
+    pub leader_lease_ttl: Duration,
+    /// Time between two renewals of it.
+    pub keep_alive_interval: Duration,
+    /// Time between two records about leases that reads have set.
+    pub lease_sync_interval: Duration,
+    /// Most bytes of records that wait for etcd.
+    pub queue_bytes: usize,
+}
+
+/// Where etcd is and how to get in. Files are named, not read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EtcdAccess {
+    /// URLs with their scheme; at least one.
+    pub endpoints: Vec<String>,
+    /// Certificate authorities that etcd's certificate is checked with.
+    pub ca: Option<PathBuf>,
+    /// The certificate to show, and its key.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// The user, and the file with the password.
+    pub user: Option<(String, PathBuf)>,
+}
+
+/// Where others reach this master.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advertise {
+    /// The host; without one it is the address of [`RpcSettings::interface`](super::RpcSettings::interface).
+    pub host: Option<String>,
+    /// The port for Mooncake clients.
+    pub rpc_port: u16,
+}
+
+/// A place to listen on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listen {
+    /// The address or host name.
+    pub host: String,
+    /// The port; 0 lets the system choose.
+    pub port: u16,
+}
+
+/// The admin API.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdminSettings {
+    /// Where it listens.
+    pub listen: Listen,
+    /// The file with the token that changes need.
+    pub token_file: Option<PathBuf>,
+    /// Its certificate; without one it is plain HTTP.
+    pub tls: Option<AdminTls>,
+}
+
+/// The certificate of the admin API.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdminTls {
+    /// The certificate.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Those whose clients need no token.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// What is durable before it is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Every change.
+    Strict,
+    /// Every start of a put; ends, revokes, removals and unmounts a little later.
+    Relaxed {
+        /// Most of them that are not yet durable.
+        records: u64,
+        /// Longest time that one of them is not yet durable.
+        time: Duration,
+    },
+}
+
+/// What a promotion does to objects whose lease has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expired {
+    /// They stay until memory is short.
+    Keep,
+    /// They are evicted as soon as no reader can hold a lease on them.
+    Evict,
+}
+
+/// What a master finds out about the place where it runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// The variable POD_IP.
+    pub pod_ip: Option<String>,
+    /// The variable POD_NAME.
+    pub pod_name: Option<String>,
+    /// The name of this machine.
+    pub host_name: Option<String>,
+}
+
+/// A host and a port as one text, IPv6 addresses in brackets.
+#[must_use]
+pub fn host_and_port(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+impl Reader<'_> {
+    /// The settings of replication, if it was asked for.
+    pub(super) fn ha(
+        &self,
+        settings: &Settings,
+        place: &Surroundings,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Option<HaSettings>, FlagError> {
+        if !self.bool("enable_ha") {
+            return Ok(None);
+        }
+        if !Keys::is_cluster_id(&settings.cluster_id) {
+            let accepted =
+                "with --enable_ha, 1 to 63 of a-z, 0-9, - and _ are accepted, and not the word oplog";
+            return Err(self.values.out_of_range("cluster_id", accepted));
+        }
+        if settings.rpc.port == 0 {
+            return Err(FlagError::Conflict(
+                "with --enable_ha the port for clients must be fixed, because others are told of it: set --rpc_port"
+                    .to_owned(),
+            ));
+        }
+        if self.values.text("ha_backend_type") != "etcd" {
+            return Err(self.values.out_of_range("ha_backend_type", "only etcd is accepted"));
+        }
+        let advertise = self.advertise(settings, place)?;
+        let (leader_lease_ttl, keep_alive_interval) = self.leader_lease()?;
+        Ok(Some(HaSettings {
+            etcd: self.etcd()?,
+            member_name: self.member_name(settings, place)?,
+            advertise,
+            peer: Listen { host: self.host("peer_host")?, port: self.port("peer_port")? },
+            admin: self.admin()?,
+            data_dir: self.path("data_dir"),
+            durability: self.durability(warnings)?,
+            expired: match self.values.text("expired") {
+                "keep" => Expired::Keep,
+                "evict" => Expired::Evict,
+                _ => return Err(self.values.out_of_range("expired", "keep or evict is accepted")),
+            },
+            inherited_client_ttl: self.positive_duration("inherited_client_ttl")?,
+            leader_lease_ttl,
+            keep_alive_interval,
+            lease_sync_interval: self.positive_duration("lease_sync_interval")?,
+            queue_bytes: usize::try_from(self.uint("oplog_queue_bytes"))
+                .ok()
+                .filter(|bytes| *bytes >= MIN_QUEUE_BYTES)
+                .ok_or_else(|| {
+                    self.values.out_of_range("oplog_queue_bytes", "1048576 or more is accepted")
+                })?,
+        }))
+    }
+
+    fn path(&self, name: &str) -> Option<PathBuf> {
+        let text = self.values.text(name);
+        (!text.is_empty()).then(|| PathBuf::from(text))
+    }
+
+    /// Two files that only make sense together.
+    fn pair(&self, first: &str, second: &str) -> Result<Option<(PathBuf, PathBuf)>, FlagError> {
+        let missing = |set: &str, unset: &str| {
+            Err(FlagError::Conflict(format!("--{set} needs --{unset}, which is not set")))
+        };
+        match (self.path(first), self.path(second)) {
+            (Some(one), Some(other)) => Ok(Some((one, other))),
+            (None, None) => Ok(None),
+            (Some(_), None) => missing(first, second),
+            (None, Some(_)) => missing(second, first),
+        }
+    }
+
+    fn etcd(&self) -> Result<EtcdAccess, FlagError> {
+        let name = if self.values.text("etcd_endpoints").is_empty() {
+            "ha_backend_connstring"
+        } else {
+            "etcd_endpoints"
+        };
+        let user = self
+            .pair("etcd_user", "etcd_password_file")?
+            .map(|(user, file)| (user.to_string_lossy().into_owned(), file));
+        let access = EtcdAccess {
+            endpoints: Vec::new(),
+            ca: self.path("etcd_cacert"),
+            identity: self.pair("etcd_cert", "etcd_key")?,
+            user,
+        };
+        match access.with_endpoints(self.values.text(name)) {
+            Ok(access) => Ok(access),
+            Err(EndpointsError::None) => Err(FlagError::Conflict(
+                "--enable_ha needs to know where etcd is: set --etcd_endpoints=HOST:2379".to_owned(),
+            )),
+            Err(why) => Err(self.values.out_of_range(name, &why.to_string())),
+        }
+    }
+
+    fn advertise(&self, settings: &Settings, place: &Surroundings) -> Result<Advertise, FlagError> {
+        let text = self.values.text("advertise_address");
+        if !text.is_empty() {
+            let accepted =
+                "the HOST or HOST:PORT under which clients reach this master is accepted, not a wildcard";
+            let (host, port) = split_address(text)
+                .filter(|(host, _)| is_host(host) && !is_wildcard(host))
+                .ok_or_else(|| self.values.out_of_range("advertise_address", accepted))?;
+            return Ok(Advertise {
+                host: Some(host.to_owned()),
+                rpc_port: port.unwrap_or(settings.rpc.port),
+            });
+        }
+        let rpc_port = settings.rpc.port;
+        if settings.rpc.interface.is_some() {
+            return Ok(Advertise { host: None, rpc_port });
+        }
+        let named = Some(&settings.rpc.address).filter(|address| !is_wildcard(address));
+        let pod =
+            place.pod_ip.as_ref().filter(|ip| ip.parse::<IpAddr>().is_ok_and(|ip| !ip.is_unspecified()));
+        match named.or(pod) {
+            Some(host) => Ok(Advertise { host: Some(host.clone()), rpc_port }),
+            None => Err(FlagError::Conflict(format!(
+                "--enable_ha needs an address that clients and other masters can reach, and --rpc_address={} is \
+                 none: set --advertise_address, or --rpc_address to one address of this host, or the variable POD_IP",
+                settings.rpc.address
+            ))),
+        }
+    }
+
+    fn member_name(&self, settings: &Settings, place: &Surroundings) -> Result<String, FlagError> {
+        let flag = self.values.text("member_name");
+        let name = if !flag.is_empty() {
+            flag.to_owned()
+        } else if let Some(pod) = &place.pod_name {
+            pod.clone()
+        } else if let Some(host) = &place.host_name {
+            format!("{host}-{}", settings.rpc.port)
+        } else {
+            String::new()
+        };
+        let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        if (1..=MAX_NAME).contains(&name.len()) && name.chars().all(plain) {
+            return Ok(name);
+        }
+        if flag.is_empty() {
+            return Err(FlagError::Conflict(format!(
+                "--enable_ha needs a name for this master, and '{name}' cannot be one: set --member_name to letters, \
+                 digits, '.', '-' and '_'"
+            )));
+        }
+        Err(self
+            .values
+            .out_of_range("member_name", "1 to 253 letters, digits, '.', '-' and '_' are accepted"))
+    }
+
+    fn admin(&self) -> Result<AdminSettings, FlagError> {
+        let listen = Listen { host: self.host("admin_host")?, port: self.port("admin_port")? };
+        let client_ca = self.path("admin_tls_client_ca");
+        let tls = self.pair("admin_tls_cert", "admin_tls_key")?;
+        if tls.is_none() && client_ca.is_some() {
+            return Err(FlagError::Conflict(
+                "--admin_tls_client_ca needs --admin_tls_cert and --admin_tls_key: without TLS there are no client \
+                 certificates"
+                    .to_owned(),
+            ));
+        }
+        if tls.is_none() && !is_loopback(&listen.host) && !self.bool("admin_allow_plain") {
+            return Err(FlagError::Conflict(format!(
+                "--admin_host={} would let the token travel over the network as plain text: set --admin_tls_cert and \
+                 --admin_tls_key, or leave --admin_host at 127.0.0.1, or say --admin_allow_plain",
+                listen.host
+            )));
+        }
+        Ok(AdminSettings {
+            listen,
+            token_file: self.path("admin_token_file"),
+            tls: tls.map(|(cert, key)| AdminTls { cert, key, client_ca }),
+        })
+    }
+
+    fn durability(&self, warnings: &mut Vec<Warning>) -> Result<Durability, FlagError> {
+        match self.values.text("durability") {
+            "strict" => {
+                for name in ["relaxed_tail_records", "relaxed_tail_time"] {
+                    if self.values.is_set(name) {
+                        warnings
+                            .push(Warning(format!("--{name} has no effect without --durability=relaxed")));
+                    }
+                }
+                Ok(Durability::Strict)
+            }
+            "relaxed" => Ok(Durability::Relaxed {
+                records: self.at_least_one("relaxed_tail_records")? as u64,
+                time: self.positive_duration("relaxed_tail_time")?,
+            }),
+            _ => Err(self.values.out_of_range("durability", "strict or relaxed is accepted")),
+        }
+    }
+
+    /// Time to live of the leader's lease, and the time between two renewals.
+    fn leader_lease(&self) -> Result<(Duration, Duration), FlagError> {
+        let ttl = self.duration("leader_lease_ttl");
+        if !LEASE_TTL.contains(&ttl) || ttl.subsec_nanos() != 0 {
+            let accepted = "2s to 60s in whole seconds is accepted, which is what etcd counts leases in";
+            return Err(self.values.out_of_range("leader_lease_ttl", accepted));
+        }
+        let interval = self.positive_duration("keep_alive_interval")?;
+        // A primary stops this much before its lease ends (section 4 of the design: "etcd away").
+        let usable = ttl - (ttl / 10).max(Duration::from_millis(500));
+        if interval * 2 > usable {
+            return Err(FlagError::Conflict(format!(
+                "--keep_alive_interval={} is too long for --leader_lease_ttl={}: one lost renewal would depose a \
+                 healthy primary; at most {} ms fit",
+                self.values.text("keep_alive_interval"),
+                self.values.text("leader_lease_ttl"),
+                (usable / 2).as_millis()
+            )));
+        }
+        Ok((ttl, interval))
+    }
+}
+
+/// What is wrong with a list of endpoints.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EndpointsError {
+    /// There is none.
+    #[error("at least one HOST:PORT is needed")]
+    None,
+    /// One of them is not an address.
+    #[error("'{0}' is not HOST:PORT or http(s)://HOST:PORT; several are separated by ; or ,")]
+    Malformed(String),
+    /// One of them is without TLS although certificates are given.
+    #[error("'{0}' is without TLS, and certificates for etcd are given: write https://")]
+    Plain(String),
+}
+
+impl EtcdAccess {
+    /// The same way in, to these endpoints: separated by `;` or `,`, with or without a scheme.
+    pub fn with_endpoints(self, list: &str) -> Result<Self, EndpointsError> {
+        let tls = self.ca.is_some() || self.identity.is_some();
+        let list = list.strip_prefix("etcd://").unwrap_or(list);
+        let mut endpoints = Vec::new();
+        for text in list.split([';', ',']).map(str::trim).filter(|text| !text.is_empty()) {
+            let (scheme, rest) = match text.split_once("://") {
+                Some((scheme @ ("http" | "https"), rest)) => (scheme, rest),
+                Some(_) => return Err(EndpointsError::Malformed(text.to_owned())),
+                None => (if tls { "https" } else { "http" }, text),
+            };
+            if tls && scheme == "http" {
+                return Err(EndpointsError::Plain(text.to_owned()));
+            }
+            match split_address(rest.strip_suffix('/').unwrap_or(rest)) {
+                Some((host, Some(port))) if is_host(host) && port > 0 => {
+                    endpoints.push(format!("{scheme}://{}", host_and_port(host, port)));
+                }
+                _ => return Err(EndpointsError::Malformed(text.to_owned())),
+            }
+        }
+        if endpoints.is_empty() { Err(EndpointsError::None) } else { Ok(Self { endpoints, ..self }) }
+    }
+}
+
+/// `HOST`, `HOST:PORT`, an IPv6 address, or one in brackets with or without a port.
+fn split_address(text: &str) -> Option<(&str, Option<u16>)> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, rest) = rest.split_once(']')?;
+        return match rest.strip_prefix(':') {
+            Some(port) => Some((host, Some(port.parse().ok()?))),
+            None if rest.is_empty() => Some((host, None)),
+            None => None,
+        };
+    }
+    match text.split_once(':') {
+        // A second colon: an address of IPv6.
+        Some((_, rest)) if rest.contains(':') => Some((text, None)),
+        Some((host, port)) => Some((host, Some(port.parse().ok()?))),
+        None => Some((text, None)),
+    }
+}
+
+fn is_host(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || ".:-_%".contains(c))
+}
+
+fn is_wildcard(host: &str) -> bool {
+    host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified())
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_with_and_without_ports() {
+        for (text, host, port) in [
+            ("h", "h", None),
+            ("h:1", "h", Some(1)),
+            ("10.0.0.1:65535", "10.0.0.1", Some(65535)),
+            ("::1", "::1", None),
+            ("[::1]", "::1", None),
+            ("[::1]:5", "::1", Some(5)),
+        ] {
+            assert_eq!(split_address(text), Some((host, port)), "{text}");
+        }
+        for text in ["h:", "h:x", "h:65536", "[::1", "[::1]5", "[::1]:"] {
+            assert_eq!(split_address(text), None, "{text}");
+        }
+        assert_eq!(host_and_port("::1", 7), "[::1]:7");
+        assert_eq!(host_and_port("h", 7), "h:7");
+    }
+}

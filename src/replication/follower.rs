@@ -1,0 +1,107 @@
+//! The follower: accepts batches in their order and applies them, and tells another history from its own.
+
+use bytes::Bytes;
+
+use super::batch::{Batch, BatchError, Checksum, Latest, LogId};
+use super::replica::Replica;
+use super::writer::End;
+use crate::engine::types::{SequenceId, Term};
+
+/// Where a follower is in the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// The log; `None` before its first batch.
+    pub log: Option<LogId>,
+    /// The last record applied.
+    pub applied: SequenceId,
+    /// The checksum of the batch that it is in.
+    pub checksum: Checksum,
+    /// The term that it was written in.
+    pub term: Term,
+}
+
+/// What became of a batch that was offered.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// It was applied.
+    Applied,
+    /// It was applied before.
+    Known,
+    /// There are batches before it that were not offered yet.
+    Gap,
+    /// It cannot be read.
+    Damaged(String),
+    /// It is part of another history.
+    Foreign(String),
+}
+
+impl Position {
+    /// The value of the key that says where the log ends, if it ends here; `None` if there is no log.
+    #[must_use]
+    pub fn latest(&self) -> Option<Bytes> {
+        let log = self.log?;
+        Some(Latest { log, term: self.term, last: self.applied, checksum: self.checksum }.to_bytes())
+    }
+
+    /// The end of the log for a writer that goes on from here. A new log gets the id `fresh`.
+    #[must_use]
+    pub fn end(&self, fresh: LogId) -> End {
+        End {
+            log: self.log.unwrap_or(fresh),
+            last: self.applied,
+            checksum: self.checksum,
+            latest: self.latest(),
+        }
+    }
+
+    /// Where a writer stopped.
+    #[must_use]
+    pub fn behind(end: &End, term: Term) -> Self {
+        Self { log: Some(end.log), applied: end.last, checksum: end.checksum, term }
+    }
+
+    /// Applies a batch if it is the next one.
+    pub fn offer(&mut self, bytes: &[u8], replica: &Replica) -> Offered {
+        let batch = match Batch::open(bytes) {
+            Ok(batch) => batch,
+            Err(error) => return Offered::Damaged(damage(&error)),
+        };
+        let header = &batch.header;
+        if self.log.is_some_and(|log| log != header.log) {
+            return Offered::Foreign(format!("batch {} belongs to another log", header.first.0));
+        }
+        if header.last <= self.applied {
+            let same = header.last < self.applied || batch.checksum == self.checksum;
+            return if same {
+                Offered::Known
+            } else {
+                Offered::Foreign(format!("another batch ends at {}", header.last.0))
+            };
+        }
+        if header.first.0 > self.applied.0 + 1 {
+            return Offered::Gap;
+        }
+        if header.first.0 <= self.applied.0 {
+            return Offered::Foreign(format!("batch {} overlaps what was applied", header.first.0));
+        }
+        if header.previous != self.checksum {
+            return Offered::Foreign(format!("batch {} follows another one", header.first.0));
+        }
+        if header.term < self.term {
+            return Offered::Foreign(format!("batch {} is of an earlier term", header.first.0));
+        }
+        let now = crate::engine::types::LogTime(0);
+        let mut sequencer = replica.engine.sequencer(now);
+        batch.each(|id, at, record| sequencer.apply(id, at, record));
+        drop(sequencer);
+        *self =
+            Self { log: Some(header.log), applied: header.last, checksum: batch.checksum, term: header.term };
+        // What was read from the log is durable.
+        replica.gate.advance(self.applied);
+        Offered::Applied
+    }
+}
+
+fn damage(error: &BatchError) -> String {
+    error.to_string()
+}

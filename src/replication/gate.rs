@@ -1,0 +1,96 @@
+//! The gate in front of every answer: how far the log is durable, and until when this master may speak as primary.
+//!
+//! The role machine moves it; whoever answers clients asks it. It is shared between threads and holds nothing else.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::watch;
+
+use super::time::Monotonic;
+use crate::engine::types::SequenceId;
+
+/// What every answer passes.
+#[derive(Debug)]
+pub struct Gate {
+    durable: watch::Sender<u64>,
+    prefix: AtomicU64,
+    deadline: AtomicU64,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self { durable: watch::channel(0).0, prefix: AtomicU64::new(0), deadline: AtomicU64::new(0) }
+    }
+}
+
+impl Gate {
+    /// The durable prefix: the highest sequence id that etcd is known to have committed. An answer that depends on a
+    /// later record waits (INV-3).
+    #[must_use]
+    pub fn durable(&self) -> SequenceId {
+        SequenceId(self.prefix.load(Ordering::Acquire))
+    }
+
+    /// The durable prefix has grown.
+    pub fn advance(&self, to: SequenceId) {
+        self.prefix.fetch_max(to.0, Ordering::AcqRel);
+        self.durable.send_if_modified(|durable| {
+            let grown = to.0 > *durable;
+            *durable = to.0.max(*durable);
+            grown
+        });
+    }
+
+    /// Tells of every growth of the durable prefix.
+    #[must_use]
+    pub fn watch(&self) -> watch::Receiver<u64> {
+        self.durable.subscribe()
+    }
+
+    /// Whether this master may still write to a socket: its lease, counted from when the last answered keep-alive was
+    /// sent, has not run out.
+    #[must_use]
+    pub fn may_answer(&self, now: Monotonic) -> bool {
+        now.0 < self.deadline.load(Ordering::Acquire)
+    }
+
+    /// Until when this master may speak as primary.
+    #[must_use]
+    pub fn deadline(&self) -> Monotonic {
+        Monotonic(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// The lease was confirmed: this master may speak until then.
+    pub fn open_until(&self, deadline: Monotonic) {
+        self.deadline.store(deadline.0, Ordering::Release);
+    }
+
+    /// This master may no longer speak as primary.
+    pub fn close(&self) {
+        self.deadline.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_durable_prefix_never_goes_back() {
+        let gate = Gate::default();
+        gate.advance(SequenceId(7));
+        gate.advance(SequenceId(3));
+        assert_eq!(gate.durable(), SequenceId(7));
+    }
+
+    #[test]
+    fn nobody_speaks_past_the_deadline() {
+        let gate = Gate::default();
+        assert!(!gate.may_answer(Monotonic(0)));
+        gate.open_until(Monotonic(10));
+        assert!(gate.may_answer(Monotonic(9)));
+        assert!(!gate.may_answer(Monotonic(10)));
+        gate.close();
+        assert!(!gate.may_answer(Monotonic(9)));
+    }
+}

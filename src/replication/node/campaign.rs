@@ -1,0 +1,187 @@
+//! Standing for election: only who is caught up stands, and the transaction itself checks it.
+//!
+//! The election key is created only if it does not exist and the log ends exactly where this node is. From then on
+//! nobody else can write to the log (R1), so whoever wins has applied the whole durable prefix (INV-4).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::member::ElectionValue;
+use super::{CallId, Node, Phase, Purpose, Reign, Stage};
+use crate::coordination::types::{Compare, Failure, Get, KeyRange, Op, OpResult, Request, Response, Txn};
+use crate::engine::types::{LogTime, Term};
+use crate::replication::lease::LeaderLease;
+use crate::replication::time::{LogClock, Monotonic};
+use crate::replication::writer::Writer;
+
+/// How long others wait for the one who was named to lead next.
+const PREFERENCE: Duration = Duration::from_secs(2);
+
+/// How soon a transaction without an answer is sent again.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// How long a node that failed waits before it stands again, at most; chance decides, so that two do not keep step.
+const BACKOFF_MS: u64 = 300;
+
+/// An attempt to lead.
+#[derive(Debug)]
+pub(super) enum Campaign {
+    /// A lease was asked for.
+    Granting { call: CallId, sent: Monotonic },
+    /// The election key is being created.
+    Creating { lease: LeaderLease, txn: Txn, call: Option<CallId>, retry_at: Monotonic },
+}
+
+impl Node {
+    /// Stands if nobody leads and this node could.
+    pub(super) fn stand(&mut self, now: Monotonic) {
+        let Some(gone_at) = self.view.gone_at() else { return };
+        let ready = self.view.is_known() && self.following.is_live() && now >= self.stand_after;
+        let another = self.view.successor().is_some_and(|name| name != self.settings.name);
+        if !ready || self.stopping || (another && now.since(gone_at) < PREFERENCE) {
+            return;
+        }
+        let ttl_seconds = i64::try_from(self.settings.leader_ttl.as_secs()).unwrap_or(i64::MAX).max(1);
+        let call = self.call(Purpose::LeaderLease, Request::LeaseGrant { ttl_seconds });
+        self.phase = Phase::Campaigning(Campaign::Granting { call, sent: now });
+    }
+
+    pub(super) fn leader_lease_granted(
+        &mut self,
+        now: Monotonic,
+        call: CallId,
+        result: Result<Response, Failure>,
+    ) {
+        let Phase::Campaigning(Campaign::Granting { call: asked, sent }) = self.phase else { return };
+        if asked != call {
+            return;
+        }
+        let Ok(Response::LeaseGranted { lease, ttl_seconds }) = result else {
+            return self.stand_back(now);
+        };
+        let ttl = Duration::from_secs(ttl_seconds.unsigned_abs());
+        let lease = LeaderLease::granted(lease, ttl, sent);
+        let Some(txn) = self.election_txn(&lease, ttl) else { return self.stand_back(now) };
+        let call = self.call(Purpose::Campaign, Request::Txn(txn.clone()));
+        self.phase = Phase::Campaigning(Campaign::Creating { lease, txn, call: Some(call), retry_at: now });
+    }
+
+    fn election_txn(&self, lease: &LeaderLease, ttl: Duration) -> Option<Txn> {
+        let keys = &self.settings.keys;
+        let value = ElectionValue {
+            name: self.settings.name.clone(),
+            boot_id: self.settings.boot_id,
+            lease_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX),
+            addresses: self.settings.addresses.clone(),
+        };
+        let value = Bytes::from(serde_json::to_vec(&value).ok()?);
+        let caught_up = match self.following.position.latest() {
+            Some(latest) => Compare::Value { key: keys.latest(), equals: latest },
+            None => Compare::CreateRevision { key: keys.latest(), equals: 0 },
+        };
+        let get = |key| Op::Get(Get::all(KeyRange::key(key)));
+        Some(Txn {
+            compare: vec![Compare::CreateRevision { key: keys.election(), equals: 0 }, caught_up],
+            success: vec![Op::Put { key: keys.election(), value, lease: lease.id }],
+            failure: vec![get(keys.election())],
+        })
+    }
+
+    /// Keeps an attempt going.
+    pub(super) fn campaign(&mut self, now: Monotonic) {
+        let Phase::Campaigning(Campaign::Creating { lease, txn, call, retry_at }) = &mut self.phase else {
+            return;
+        };
+        if now >= lease.deadline() {
+            return self.stand_back(now);
+        }
+        if call.is_none() && now >= *retry_at {
+            let txn = txn.clone();
+            let again = self.call(Purpose::Campaign, Request::Txn(txn));
+            if let Phase::Campaigning(Campaign::Creating { call, .. }) = &mut self.phase {
+                *call = Some(again);
+            }
+        }
+        self.keep_lease(now);
+    }
+
+    pub(super) fn campaigned(&mut self, now: Monotonic, answer: CallId, result: Result<Response, Failure>) {
+        let Phase::Campaigning(Campaign::Creating { lease, call, retry_at, .. }) = &mut self.phase else {
+            return;
+        };
+        if *call != Some(answer) {
+            return;
+        }
+        *call = None;
+        match result {
+            Ok(Response::Txn { succeeded: true, revision, .. }) => {
+                let lease = lease.clone();
+                self.begin(now, Term(revision), lease);
+            }
+            Ok(Response::Txn { succeeded: false, results, .. }) => {
+                let election = match results.first() {
+                    Some(OpResult::Got(page)) => page.entries.first(),
+                    _ => None,
+                };
+                match election {
+                    // An attempt without an answer had succeeded.
+                    Some(entry) if entry.lease == lease.id => {
+                        let (term, lease) = (Term(entry.create_revision), lease.clone());
+                        self.begin(now, term, lease);
+                    }
+                    Some(_) => self.stand_back(now),
+                    None => {
+                        // The log is longer than what this node has.
+                        self.stand_back(now);
+                        self.stand_after = now;
+                        self.read_log();
+                    }
+                }
+            }
+            Err(Failure::LeaseNotFound) => self.stand_back(now),
+            // It may have been done: the same again, until there is an answer.
+            Ok(_) | Err(_) => *retry_at = now.plus(RETRY),
+        }
+    }
+
+    /// Gives an attempt up.
+    fn stand_back(&mut self, now: Monotonic) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Standby);
+        if let Phase::Campaigning(Campaign::Creating { lease, .. }) = phase {
+            self.call(Purpose::Nobody, Request::LeaseRevoke { lease: lease.id });
+        }
+        let wait = self.chance(BACKOFF_MS);
+        self.stand_after = now.plus(Duration::from_millis(wait));
+    }
+
+    /// This node leads: its first record is written, and clean-up is what applying it does.
+    fn begin(&mut self, now: Monotonic, term: Term, lease: LeaderLease) {
+        let position = self.following.position;
+        self.unfollow();
+        let engine = &self.replica.engine;
+        let empty = position.applied.0 == 0;
+        let from = if empty { self.settings.wall } else { engine.sequencer(LogTime(0)).now };
+        let clock = LogClock::new(from, now);
+        // The last moment at which the old primary can have answered a read (R6).
+        let ttl = self.settings.leader_ttl.max(self.view.leader_ttl());
+        let silent = self.view.gone_at().unwrap_or(now).plus(ttl);
+        let answers_for = u64::try_from(silent.since(now).as_millis()).unwrap_or(u64::MAX).saturating_add(1);
+        let name = self.settings.name.as_bytes();
+        let first = engine.sequencer(clock.at(now)).begin_term(term, name, answers_for);
+        let fresh = self.fresh_log();
+        let writer = Writer::new(self.settings.keys.clone(), term, position.end(fresh));
+        tracing::info!(term = term.0, applied = position.applied.0, "won the election");
+        self.phase = Phase::Leading(Box::new(Reign {
+            term,
+            lease,
+            writer,
+            clock,
+            stage: Stage::Beginning(first),
+            won_at: now,
+            next_heartbeat: now,
+            retry_at: None,
+            handover: None,
+        }));
+    }
+}

@@ -1,0 +1,83 @@
+//! Leading no longer: whoever served is sent away first, and the state is kept only if all of it is known to be
+//! durable.
+
+use std::time::Duration;
+
+use super::{Command, Node, Phase, Purpose, Reign, Stage};
+use crate::coordination::types::Request;
+use crate::replication::follower::Position;
+use crate::replication::time::Monotonic;
+
+/// How long a node that led waits before it stands again, at most.
+const BACKOFF_MS: u64 = 300;
+
+/// A primary that leads no longer.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    reign: Box<Reign>,
+}
+
+impl Node {
+    /// This node leads no longer.
+    pub(super) fn leave(&mut self, now: Monotonic, reason: String) {
+        if !matches!(self.phase, Phase::Leading(_)) {
+            return;
+        }
+        // First of all: nothing more is said.
+        self.replica.gate.close();
+        tracing::warn!(%reason, "no longer primary");
+        let closing = match &self.phase {
+            Phase::Leading(reign) => reign.handover.as_ref().is_some_and(|handover| handover.is_closing()),
+            _ => false,
+        };
+        self.fail_handover(&reason);
+        let Phase::Leading(reign) = std::mem::replace(&mut self.phase, Phase::Standby) else { return };
+        self.call(Purpose::Nobody, Request::LeaseRevoke { lease: reign.lease.id });
+        let stage = reign.stage;
+        self.phase = Phase::Leaving(Leaving { reign });
+        match stage {
+            Stage::Beginning(_) => self.left(now, true),
+            Stage::Closed if !closing => self.left(now, true),
+            Stage::Closed => {}
+            Stage::Opening | Stage::Publishing { .. } | Stage::Serving => self.commands.push(Command::Close),
+        }
+    }
+
+    /// Clients are no longer served.
+    pub(super) fn closed(&mut self, now: Monotonic, quiet: bool) {
+        match &self.phase {
+            Phase::Leading(_) => self.closed_for_handover(now, quiet),
+            Phase::Leaving(_) => self.left(now, quiet),
+            Phase::Standby | Phase::Campaigning(_) | Phase::Stopped => {}
+        }
+    }
+
+    fn left(&mut self, now: Monotonic, quiet: bool) {
+        let Phase::Leaving(Leaving { reign }) = std::mem::replace(&mut self.phase, Phase::Standby) else {
+            return;
+        };
+        let settled = quiet && !reign.writer.is_busy() && self.replica.queue.is_empty();
+        if settled && self.replica.is_settled() {
+            self.following.reset(Position::behind(reign.writer.end(), reign.term));
+        } else {
+            // A record that was applied may not be in the log: nobody may see this state (INV-3).
+            self.start_over();
+        }
+        let wait = self.chance(BACKOFF_MS);
+        self.stand_after = now.plus(Duration::from_millis(wait));
+        self.peers.clear();
+        if self.stopping {
+            self.stopped(now);
+        }
+    }
+
+    /// The process may end. Its keys go with it.
+    pub(super) fn stopped(&mut self, _now: Monotonic) {
+        self.unfollow();
+        if let Some(lease) = self.member.lease() {
+            self.call(Purpose::Nobody, Request::LeaseRevoke { lease });
+        }
+        self.phase = Phase::Stopped;
+        self.commands.push(Command::Stopped);
+    }
+}

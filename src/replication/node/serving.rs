@@ -1,0 +1,192 @@
+//! Leading: the lease is kept alive, records are written, and clients are served as long as both hold.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::campaign::Campaign;
+use super::{CallId, Command, Node, Phase, Purpose, Reign, Stage, status};
+use crate::coordination::types::{Compare, Failure, Op, Request, Response, Txn};
+use crate::replication::time::Monotonic;
+use crate::replication::writer::Written;
+
+/// A quiet primary writes so often, so that silence means trouble.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// How soon a call without an answer is made again.
+const RETRY: Duration = Duration::from_millis(20);
+
+impl Node {
+    fn reign(&mut self) -> Option<&mut Reign> {
+        match &mut self.phase {
+            Phase::Leading(reign) => Some(reign),
+            _ => None,
+        }
+    }
+
+    pub(super) fn lead(&mut self, now: Monotonic) {
+        self.keep_lease(now);
+        self.beat(now);
+        self.advance_handover(now);
+        self.write(now);
+        self.publish(now);
+    }
+
+    /// Keeps the lease alive that this node leads, or wants to lead, with.
+    pub(super) fn keep_lease(&mut self, now: Monotonic) {
+        let interval = self.settings.keep_alive;
+        let lease = match &mut self.phase {
+            Phase::Leading(reign) => &mut reign.lease,
+            Phase::Campaigning(Campaign::Creating { lease, .. }) => lease,
+            _ => return,
+        };
+        if now < lease.next {
+            return;
+        }
+        lease.next = now.plus(interval);
+        let request = Request::LeaseKeepAlive { lease: lease.id };
+        let call = self.call(Purpose::KeepAlive, request);
+        match &mut self.phase {
+            Phase::Leading(reign) => reign.lease.asked(call, now),
+            Phase::Campaigning(Campaign::Creating { lease, .. }) => lease.asked(call, now),
+            _ => {}
+        }
+    }
+
+    pub(super) fn kept_alive(&mut self, now: Monotonic, call: CallId, result: Result<Response, Failure>) {
+        let lease = match &mut self.phase {
+            Phase::Leading(reign) => &mut reign.lease,
+            Phase::Campaigning(Campaign::Creating { lease, .. }) => lease,
+            _ => return,
+        };
+        let Some(sent) = lease.answered(call) else { return };
+        match result {
+            Ok(Response::LeaseKeptAlive { ttl_seconds }) if ttl_seconds > 0 => {
+                lease.confirm(Duration::from_secs(ttl_seconds.unsigned_abs()), sent);
+                if let Phase::Leading(reign) = &self.phase
+                    && reign.serves()
+                {
+                    self.replica.gate.open_until(reign.lease.deadline());
+                }
+            }
+            Ok(_) => {
+                if matches!(self.phase, Phase::Leading(_)) {
+                    self.leave(now, "the lease has ended".to_owned());
+                }
+            }
+            // Not heard is not lost: asked again soon, and the gate closes by itself when the time is over.
+            Err(_) => lease.next = lease.next.min(now.plus(RETRY)),
+        }
+    }
+
+    /// A record each second, which also lets standbys compare their state with this one.
+    fn beat(&mut self, now: Monotonic) {
+        let Phase::Leading(reign) = &mut self.phase else { return };
+        let quiet = reign.handover.as_ref().is_some_and(|handover| handover.is_resigned());
+        if !reign.serves() || quiet || now < reign.next_heartbeat {
+            return;
+        }
+        reign.next_heartbeat = now.plus(HEARTBEAT);
+        let at = reign.clock.at(now);
+        self.replica.engine.sequencer(at).commit_digest();
+    }
+
+    fn write(&mut self, now: Monotonic) {
+        let queue = std::sync::Arc::clone(&self.replica.queue);
+        let Some(reign) = self.reign() else { return };
+        let txn = match reign.retry_at {
+            Some(at) if now < at => return,
+            Some(_) => {
+                reign.retry_at = None;
+                reign.writer.again()
+            }
+            None => reign.writer.next(&queue),
+        };
+        if let Some(txn) = txn {
+            self.call(Purpose::Write, Request::Txn(txn));
+        }
+    }
+
+    pub(super) fn written(&mut self, now: Monotonic, result: Result<Response, Failure>) {
+        let replica = std::sync::Arc::clone(&self.replica);
+        let Some(reign) = self.reign() else { return };
+        match reign.writer.answered(result, &replica.queue) {
+            Written::Durable(id) => {
+                replica.gate.advance(id);
+                if let Stage::Beginning(first) = reign.stage
+                    && id >= first
+                {
+                    self.open();
+                }
+            }
+            Written::Unknown => reign.retry_at = Some(now.plus(RETRY)),
+            Written::Deposed => self.leave(now, "another master leads, or none".to_owned()),
+            Written::Broken => self.leave(now, "the log does not end where this primary left it".to_owned()),
+        }
+    }
+
+    /// Serves clients.
+    pub(super) fn open(&mut self) {
+        let replica = std::sync::Arc::clone(&self.replica);
+        let Some(reign) = self.reign() else { return };
+        reign.stage = Stage::Opening;
+        replica.gate.open_until(reign.lease.deadline());
+        let (clock, term) = (reign.clock, reign.term);
+        self.commands.push(Command::Open { replica, clock, term });
+    }
+
+    pub(super) fn opened(&mut self, now: Monotonic) {
+        let Some(reign) = self.reign() else { return };
+        if reign.stage == Stage::Opening {
+            reign.stage = Stage::Publishing { call: None, retry_at: now };
+        }
+    }
+
+    /// Tells clients where to go, once the port is open.
+    fn publish(&mut self, now: Monotonic) {
+        let key = self.settings.keys.master_view();
+        let election = self.settings.keys.election();
+        let address = Bytes::from(self.settings.addresses.rpc.clone());
+        let Some(reign) = self.reign() else { return };
+        let Stage::Publishing { call: None, retry_at } = reign.stage else { return };
+        if now < retry_at {
+            return;
+        }
+        let txn = Txn {
+            compare: vec![Compare::CreateRevision { key: election, equals: reign.term.0 }],
+            success: vec![Op::Put { key, value: address, lease: reign.lease.id }],
+            failure: Vec::new(),
+        };
+        let asked = self.call(Purpose::Publish, Request::Txn(txn));
+        if let Some(reign) = self.reign() {
+            reign.stage = Stage::Publishing { call: Some(asked), retry_at };
+        }
+    }
+
+    pub(super) fn published(&mut self, now: Monotonic, answer: CallId, result: Result<Response, Failure>) {
+        let Some(reign) = self.reign() else { return };
+        let Stage::Publishing { call: Some(asked), .. } = reign.stage else { return };
+        if asked != answer {
+            return;
+        }
+        match result {
+            Ok(Response::Txn { succeeded: true, .. }) => {
+                reign.stage = Stage::Serving;
+                let (term, took) = (reign.term, now.since(reign.won_at));
+                tracing::info!(term = term.0, ?took, "serving as primary");
+                self.report = Some(status::Promotion { term, took });
+            }
+            Ok(Response::Txn { succeeded: false, .. }) | Err(Failure::LeaseNotFound) => {
+                self.leave(now, "lost the election while opening".to_owned());
+            }
+            Ok(_) | Err(_) => reign.stage = Stage::Publishing { call: None, retry_at: now.plus(RETRY) },
+        }
+    }
+}
+
+impl Reign {
+    /// Whether clients may be answered.
+    pub(super) fn serves(&self) -> bool {
+        !matches!(self.stage, Stage::Beginning(_) | Stage::Closed)
+    }
+}

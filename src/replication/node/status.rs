@@ -1,0 +1,110 @@
+//! What a node is at, for people and their tools.
+
+use std::time::Duration;
+
+use super::{Campaign, Node, Phase, Stage};
+use crate::engine::types::{SequenceId, Term};
+use crate::replication::time::Monotonic;
+
+/// The role of a master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Leads, whether it serves already or not.
+    Primary,
+    /// Does not.
+    Standby,
+}
+
+/// What a node is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// Reads the log, or cannot.
+    CatchingUp,
+    /// Follows the log as it is written.
+    Following,
+    /// Stands for election.
+    Standing,
+    /// Won, and does not serve yet.
+    Promoting,
+    /// Serves clients.
+    Serving,
+    /// Hands over.
+    HandingOver,
+    /// Sends clients away.
+    Leaving,
+    /// Is done.
+    Stopped,
+}
+
+/// How a promotion went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promotion {
+    /// The term that began.
+    pub term: Term,
+    /// From the won election until clients were told.
+    pub took: Duration,
+}
+
+/// What a node is at, with numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeStatus {
+    /// Its role.
+    pub role: Role,
+    /// What it is at.
+    pub activity: Activity,
+    /// The term that it leads in, or follows.
+    pub term: Term,
+    /// The last record applied.
+    pub applied: SequenceId,
+    /// The durable prefix as far as it knows.
+    pub durable: SequenceId,
+    /// Whether it could lead.
+    pub caught_up: bool,
+    /// Why it cannot follow.
+    pub trouble: Option<String>,
+    /// How often it threw its state away.
+    pub rebuilds: u32,
+    /// How long the lease that it leads with still holds.
+    pub lease_left: Option<Duration>,
+    /// How the last promotion went.
+    pub promotion: Option<Promotion>,
+}
+
+impl Node {
+    /// What it is at.
+    #[must_use]
+    pub fn status(&self, now: Monotonic) -> NodeStatus {
+        let (role, activity) = match &self.phase {
+            Phase::Standby if self.following.is_live() => (Role::Standby, Activity::Following),
+            Phase::Standby => (Role::Standby, Activity::CatchingUp),
+            Phase::Campaigning(Campaign::Granting { .. } | Campaign::Creating { .. }) => {
+                (Role::Standby, Activity::Standing)
+            }
+            Phase::Leading(reign) if reign.handover.is_some() => (Role::Primary, Activity::HandingOver),
+            Phase::Leading(reign) if reign.stage == Stage::Serving => (Role::Primary, Activity::Serving),
+            Phase::Leading(_) => (Role::Primary, Activity::Promoting),
+            Phase::Leaving(_) => (Role::Standby, Activity::Leaving),
+            Phase::Stopped => (Role::Standby, Activity::Stopped),
+        };
+        let lease = match &self.phase {
+            Phase::Leading(reign) => Some(reign.lease.deadline()),
+            _ => None,
+        };
+        let term = match &self.phase {
+            Phase::Leading(reign) => reign.term,
+            _ => self.view.leader().map_or(self.following.position.term, |leader| leader.term),
+        };
+        NodeStatus {
+            role,
+            activity,
+            term,
+            applied: self.replica.engine.applied(),
+            durable: self.replica.gate.durable(),
+            caught_up: role == Role::Primary || self.following.is_live(),
+            trouble: self.following.trouble.clone(),
+            rebuilds: self.following.rebuilds,
+            lease_left: lease.map(|deadline| Monotonic(deadline.0).since(now)),
+            promotion: self.report,
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! What the keys of the cluster say: who leads, who is a member, who is to lead next.
+//!
+//! A watch tells of changes at once. Watches are known to fall silent without a word, so the keys are also read every
+//! second.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::member::{ElectionValue, MemberValue};
+use super::{CallId, Node, Purpose, WatchId};
+use crate::coordination::types::{
+    Change, Failure, Get, KeyValue, LeaseId, Request, Response, WatchEvent, WatchRequest,
+};
+use crate::engine::types::Term;
+use crate::replication::keys::Keys;
+use crate::replication::time::Monotonic;
+
+/// How often the keys are read whatever the watch says.
+const POLL: Duration = Duration::from_secs(1);
+
+/// Who leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leader {
+    /// The term.
+    pub term: Term,
+    /// The lease that the key ends with.
+    pub lease: LeaseId,
+    /// What the leader says of itself.
+    pub value: ElectionValue,
+}
+
+/// What the keys of the cluster say.
+#[derive(Debug, Default)]
+pub struct View {
+    /// Up to which revision of the store this holds; zero if nothing was read yet.
+    revision: u64,
+    leader: Option<Leader>,
+    /// When it was first seen that nobody leads; `None` while somebody does.
+    gone_at: Option<Monotonic>,
+    /// How long the last leader's lease was.
+    leader_ttl: Duration,
+    members: BTreeMap<String, MemberValue>,
+    successor: Option<String>,
+    master_view: Option<(String, u64)>,
+    watch: Option<WatchId>,
+    call: Option<CallId>,
+    next_poll: Monotonic,
+    /// When the keys were last read.
+    read_at: Option<Monotonic>,
+}
+
+impl View {
+    /// Who leads.
+    #[must_use]
+    pub fn leader(&self) -> Option<&Leader> {
+        self.leader.as_ref()
+    }
+
+    /// When it was first seen that nobody leads.
+    #[must_use]
+    pub fn gone_at(&self) -> Option<Monotonic> {
+        self.gone_at
+    }
+
+    /// The longest lease that a leader was seen with.
+    #[must_use]
+    pub fn leader_ttl(&self) -> Duration {
+        self.leader_ttl
+    }
+
+    /// The members.
+    #[must_use]
+    pub fn members(&self) -> &BTreeMap<String, MemberValue> {
+        &self.members
+    }
+
+    /// Who is to lead next, if somebody said so.
+    #[must_use]
+    pub fn successor(&self) -> Option<&str> {
+        self.successor.as_deref()
+    }
+
+    /// The address that clients read, and the revision that created it.
+    #[must_use]
+    pub fn master_view(&self) -> Option<&(String, u64)> {
+        self.master_view.as_ref()
+    }
+
+    /// Whether the keys were read at all.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.revision > 0
+    }
+
+    /// When the keys were last read.
+    #[must_use]
+    pub fn read_at(&self) -> Option<Monotonic> {
+        self.read_at
+    }
+
+    pub(super) fn watch(&self) -> Option<WatchId> {
+        self.watch
+    }
+
+    fn set(&mut self, keys: &Keys, entry: &KeyValue) {
+        if entry.key == keys.election() {
+            match serde_json::from_slice::<ElectionValue>(&entry.value) {
+                Ok(value) => {
+                    self.leader_ttl = self.leader_ttl.max(Duration::from_millis(value.lease_ms));
+                    self.leader =
+                        Some(Leader { term: Term(entry.create_revision), lease: entry.lease, value });
+                }
+                Err(error) => {
+                    // Somebody leads, whoever it is: nobody may stand.
+                    tracing::warn!(%error, "cannot read the election key");
+                    let value = ElectionValue::default();
+                    self.leader =
+                        Some(Leader { term: Term(entry.create_revision), lease: LeaseId(0), value });
+                }
+            }
+        } else if entry.key == keys.switchover() {
+            self.successor = String::from_utf8(entry.value.to_vec()).ok();
+        } else if entry.key == keys.master_view() {
+            let address = String::from_utf8_lossy(&entry.value).into_owned();
+            self.master_view = Some((address, entry.create_revision));
+        } else if let Some(name) = keys.member_name(&entry.key)
+            && let Ok(value) = serde_json::from_slice(&entry.value)
+        {
+            self.members.insert(name, value);
+        }
+    }
+
+    fn unset(&mut self, keys: &Keys, key: &[u8]) {
+        if *key == *keys.election() {
+            self.leader = None;
+        } else if *key == *keys.switchover() {
+            self.successor = None;
+        } else if *key == *keys.master_view() {
+            self.master_view = None;
+        } else if let Some(name) = keys.member_name(key) {
+            self.members.remove(&name);
+        }
+    }
+
+    fn note_absence(&mut self, now: Monotonic) {
+        match self.leader {
+            Some(_) => self.gone_at = None,
+            None => self.gone_at = self.gone_at.or(Some(now)),
+        }
+    }
+}
+
+impl Node {
+    pub(super) fn keep_view(&mut self, now: Monotonic) {
+        if self.view.call.is_none() && now >= self.view.next_poll {
+            self.view.next_poll = now.plus(POLL);
+            let request = Request::Get(Get::all(self.settings.keys.cluster()));
+            self.view.call = Some(self.call(Purpose::View, request));
+        }
+    }
+
+    pub(super) fn view_read(&mut self, now: Monotonic, call: CallId, result: Result<Response, Failure>) {
+        if self.view.call != Some(call) {
+            return;
+        }
+        self.view.call = None;
+        let Ok(Response::Got { revision, page }) = result else {
+            return;
+        };
+        self.view.read_at = Some(now);
+        if revision < self.view.revision {
+            return;
+        }
+        self.view.revision = revision;
+        self.view.leader = None;
+        self.view.successor = None;
+        self.view.master_view = None;
+        self.view.members.clear();
+        for entry in &page.entries {
+            self.view.set(&self.settings.keys, entry);
+        }
+        self.view.note_absence(now);
+        if self.view.watch.is_none() {
+            let request = WatchRequest {
+                range: self.settings.keys.cluster(),
+                from_revision: revision + 1,
+                deletions: true,
+            };
+            self.view.watch = Some(self.watch(request));
+        }
+        self.view_is_new(now);
+    }
+
+    pub(super) fn view_changed(&mut self, now: Monotonic, event: WatchEvent) {
+        match event {
+            WatchEvent::Changes { revision, changes } => {
+                for change in &changes {
+                    // What a read has told already may be told again, late.
+                    match change {
+                        Change::Put(entry) if entry.mod_revision > self.view.revision => {
+                            self.view.set(&self.settings.keys, entry);
+                        }
+                        Change::Deleted { key, revision } if *revision > self.view.revision => {
+                            self.view.unset(&self.settings.keys, key);
+                        }
+                        Change::Put(_) | Change::Deleted { .. } => {}
+                    }
+                }
+                self.view.revision = self.view.revision.max(revision);
+                self.view.note_absence(now);
+                self.view_is_new(now);
+            }
+            WatchEvent::Progress { .. } => {}
+            WatchEvent::Compacted { .. } | WatchEvent::Broken(_) => {
+                // The next read starts another one.
+                self.view.watch = None;
+                self.view.next_poll = self.view.next_poll.min(now.plus(RETRY));
+            }
+        }
+    }
+
+    /// A primary whose key is gone, or is another's, no longer leads.
+    fn view_is_new(&mut self, now: Monotonic) {
+        let super::Phase::Leading(reign) = &self.phase else { return };
+        let mine = self.view.leader.as_ref().is_some_and(|leader| leader.term == reign.term);
+        // A view from before the election says nothing about it.
+        if !mine && self.view.revision >= reign.term.0 {
+            self.leave(now, "the election key is gone".to_owned());
+        }
+    }
+}
+
+/// How soon a broken watch is replaced.
+const RETRY: Duration = Duration::from_millis(100);

@@ -1,0 +1,37 @@
+//! One incarnation of the state: the metadata, the queue of its records, and the gate in front of its answers. A
+//! deposed primary that cannot vouch for its state throws the three away together, so that whoever still holds the old
+//! ones can do no harm.
+
+use std::sync::Arc;
+
+use super::gate::Gate;
+use super::queue::Queue;
+use crate::engine::Engine;
+use crate::engine::rules::Rules;
+
+/// One incarnation of the state.
+#[derive(Debug)]
+pub struct Replica {
+    /// The metadata.
+    pub engine: Engine,
+    /// Records that wait to be written.
+    pub queue: Arc<Queue>,
+    /// What every answer passes.
+    pub gate: Gate,
+}
+
+impl Replica {
+    /// An empty one, whose queue takes so many bytes.
+    #[must_use]
+    pub fn new(rules: Rules, queue_bytes: usize) -> Arc<Self> {
+        let queue = Arc::new(Queue::new(queue_bytes));
+        let engine = Engine::with_log(rules, Box::new(Arc::clone(&queue)));
+        Arc::new(Self { engine, queue, gate: Gate::default() })
+    }
+
+    /// Whether every record that was applied is known to be durable.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.engine.applied() == self.gate.durable()
+    }
+}

@@ -1,0 +1,186 @@
+"""Several masters that replicate through etcd: Moonkeeper, or the reference when MOONKEEPER_TEST_MASTER=reference.
+
+The reference runs with its OpLog, its best effort at keeping what it acknowledged. Against it most of this suite fails,
+which shows that the checks can.
+"""
+
+import json
+import os
+import signal
+import urllib.error
+import urllib.request
+
+import processes
+from hosts import Host
+from ports import free_port
+from waiting import wait_until
+
+OURS, REFERENCE = "moonkeeper", "reference"
+# The reference needs ten seconds to take over, and more when its etcd was away.
+SERVE_SECONDS = 90
+TOKEN = "of-the-failover-tests"
+_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def kind_under_test():
+    which = os.environ.get("MOONKEEPER_TEST_MASTER", OURS)
+    assert which in (OURS, REFERENCE), f"MOONKEEPER_TEST_MASTER={which}: {OURS} or {REFERENCE}"
+    return which
+
+
+class Master:
+    """One master and its ports, which it keeps when it is started again."""
+
+    def __init__(self, kind, name, folder, host, flags):
+        self.kind, self.name, self.folder, self.host = kind, name, folder, host
+        self.rpc_port, self.metrics_port, self.admin_port, self.peer_port = (free_port() for _ in range(4))
+        self.process = None
+        self.starts = 0
+        self._flags = {
+            "enable_ha": "true",
+            "rpc_address": host.address,
+            "rpc_port": self.rpc_port,
+            "metrics_host": host.address,
+            "metrics_port": self.metrics_port,
+        } | flags
+        if kind == OURS:
+            self._command = [os.environ["MOONKEEPER_BIN"], "master"]
+            self._flags |= {
+                "member_name": name,
+                "peer_host": host.address,
+                "peer_port": self.peer_port,
+                "admin_port": self.admin_port,
+                "admin_token_file": self._token_file(),
+                "data_dir": folder / name,
+            }
+        else:
+            self._command = [os.environ["MOONCAKE_MASTER"]]
+            self._flags |= {"enable_oplog": "true"}
+
+    def _token_file(self):
+        path = self.folder / "token"
+        path.write_text(TOKEN + "\n")
+        path.chmod(0o600)
+        return path
+
+    @property
+    def address(self):
+        """As `master_view` spells it."""
+        return f"{self.host.address}:{self.rpc_port}"
+
+    def start(self):
+        command = self._command + [f"--{name}={value}" for name, value in self._flags.items()]
+        log = self.folder / f"{self.name}-{self.starts}.log"
+        self.starts += 1
+        self.process = processes.spawn(self.host.wrap(command), log, cwd=self.folder)
+
+    def running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def http(self, path):
+        """The text that the HTTP port answers to GET `path`; None when it does not."""
+        try:
+            url = f"http://{self.host.address}:{self.metrics_port}{path}"
+            with self.host.inside(), _opener.open(url, timeout=5) as answer:
+                return answer.read().decode()
+        except (OSError, urllib.error.URLError):
+            return None
+
+    def switchover(self, to=None):
+        """Asks it to hand over (ours only); returns when another serves."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.admin_port}/api/v1/switchover",
+            json.dumps({"to": to} if to else {}).encode(),
+            {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"},
+        )
+        with self.host.inside(), _opener.open(request, timeout=60) as answer:
+            return json.loads(answer.read())
+
+    def digest(self):
+        """(last record applied, digest of the state) (ours only); None when it does not answer."""
+        found = self.http("/api/v1/digest")
+        return found and (json.loads(found)["applied"], json.loads(found)["digest"])
+
+    def keys(self):
+        return set((self.http("/get_all_keys") or "").splitlines())
+
+    def segments(self):
+        return sorted(each["segment_name"] for each in json.loads(self.http("/get_segments_detail"))["segments"])
+
+    def kill(self):
+        processes.kill(self.process)
+
+    def pause(self):
+        os.killpg(self.process.pid, signal.SIGSTOP)
+
+    def resume(self):
+        os.killpg(self.process.pid, signal.SIGCONT)
+
+    def terminate(self):
+        """Asks it to end, as Kubernetes does, and waits until it has."""
+        os.killpg(self.process.pid, signal.SIGTERM)
+        self.process.wait(timeout=60)
+
+
+class Masters:
+    """The masters of one cluster id."""
+
+    def __init__(self, etcd, folder, hosts=None, count=3, kind=None, cluster_id="failover", **flags):
+        self.kind = kind or kind_under_test()
+        self.etcd, self.cluster_id, self.folder = etcd, cluster_id, folder
+        flags = {"etcd_endpoints": etcd.endpoints, "cluster_id": cluster_id} | flags
+        hosts = hosts or [Host() for _ in range(count)]
+        self.all = [Master(self.kind, f"master-{n}", folder, host, flags) for n, host in enumerate(hosts)]
+        for each in self.all:
+            each.start()
+
+    @property
+    def addresses(self):
+        """(host, port) of every master's RPC port."""
+        return [(each.host.address, each.rpc_port) for each in self.all]
+
+    def view(self):
+        """What clients are told: the address of the primary, or None."""
+        return self.etcd.get(f"mooncake-store/{self.cluster_id}/master_view")
+
+    def primary(self):
+        """The master that `master_view` names, or None."""
+        view = self.view()
+        return next((each for each in self.all if each.address == view), None)
+
+    def wait_until_serving(self, seconds=SERVE_SECONDS):
+        """The primary, once its HTTP port says that it serves."""
+
+        def serving():
+            for each in self.all:
+                assert each.process is None or each.process.poll() in (None, -9, -15), (
+                    f"{each.name} ended with {each.process.returncode}: {each.folder}"
+                )
+            primary = self.primary()
+            health = primary.http("/health") if primary and primary.running() else None
+            return primary if health and json.loads(health).get("service_ready") else None
+
+        return wait_until(serving, "a primary that serves", seconds)
+
+    def wait_until_redundant(self):
+        """Until a standby could take over without losing anything, as far as the masters say so."""
+        if self.kind == OURS:
+            wait_until(self._all_ready, "standbys that have caught up", SERVE_SECONDS)
+
+    def _all_ready(self):
+        return all(each.http("/ready") for each in self.all if each.running())
+
+    def digests(self):
+        """The digest of every master that runs, all at one and the same record."""
+
+        def alike():
+            found = {each.name: each.digest() for each in self.all if each.running()}
+            applied = {each and each[0] for each in found.values()}
+            return {name: each[1] for name, each in found.items()} if len(applied) == 1 and None not in applied else None
+
+        return wait_until(alike, "all masters to have applied the same records", SERVE_SECONDS)
+
+    def kill(self):
+        for each in self.all:
+            if each.process:
+                each.kill()

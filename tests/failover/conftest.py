@@ -1,0 +1,56 @@
+"""Fixtures: whole deployments, ended with their test; the ends of all logs are shown when it fails."""
+
+import os
+import pathlib
+
+import pytest
+
+import report
+from hosts import Network
+from world import World
+
+LOG_TAIL_BYTES = 3000
+# Printed with a failure; another seed is another run.
+SEED = os.environ.get("MOONKEEPER_TEST_SEED", "1")
+
+
+_ROUNDS = []
+
+
+@pytest.fixture
+def soak_rounds():
+    """Rounds that are put here are in the table at the end."""
+    return _ROUNDS
+
+
+def pytest_terminal_summary(terminalreporter):
+    if _ROUNDS:
+        terminalreporter.section("failover: rounds")
+        terminalreporter.write_line(report.table(_ROUNDS))
+
+
+@pytest.fixture
+def start_world(tmp_path):
+    """Starts a deployment; arguments as of World."""
+    worlds = []
+
+    def start(namespaces=False, masters=3, **settings):
+        folder = tmp_path / f"world-{len(worlds)}"
+        folder.mkdir()
+        network = Network(masters) if namespaces else None
+        worlds.append(World(folder, masters=masters, network=network, **({"seed": SEED} | settings)))
+        return worlds[-1]
+
+    yield start
+    for each in worlds:
+        each.end()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    folder = item.funcargs.get("tmp_path") if hasattr(item, "funcargs") else None
+    if report.failed and folder:
+        for log in sorted(pathlib.Path(folder).rglob("*.log")):
+            tail = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
+            report.sections.append((f"end of {log.name}", tail))
