@@ -102,6 +102,8 @@ pub enum Event {
     GiveUp { client: usize, number: u64 },
     Fault,
     Calm,
+    /// From here to the end is enough for everybody to catch up.
+    Settle,
 }
 
 /// A cluster in virtual time.
@@ -124,6 +126,8 @@ pub struct Sim {
     violation: Option<Violation>,
     counts: Counts,
     calm: bool,
+    /// Where the log ended a while before the end.
+    settled: SequenceId,
 }
 
 /// Runs a seed.
@@ -165,6 +169,7 @@ impl Sim {
             violation: None,
             counts: Counts::default(),
             calm: false,
+            settled: SequenceId(0),
             keys,
             plan,
             chance,
@@ -184,6 +189,8 @@ impl Sim {
         sim.after(first, Event::Fault);
         let calm = sim.plan.faults_until;
         sim.after(calm, Event::Calm);
+        let settle = sim.plan.end - plan::SECOND;
+        sim.after(settle, Event::Settle);
         sim
     }
 
@@ -227,6 +234,7 @@ impl Sim {
             Event::GiveUp { client, number } => self.replied(client, number, Reply::Unknown),
             Event::Fault => self.fault(),
             Event::Calm => self.calm_down(),
+            Event::Settle => self.settled = self.truth.last,
             Event::Tick(to)
             | Event::Answer { to, .. }
             | Event::Timeout { to, .. }

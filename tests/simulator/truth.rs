@@ -33,6 +33,13 @@ impl Seen {
         (object.id, readable.map(|replica| bytes_of(replica, object.size)).collect())
     }
 
+    pub fn alike(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Readable(a, _), Self::Readable(b, _)) => a == b,
+            (a, b) => a == b,
+        }
+    }
+
     /// The answer to a read.
     pub fn answer(answer: Result<(ObjectId, Vec<Bytes>), ErrorCode>) -> Self {
         match answer {
