@@ -22,11 +22,16 @@ moonkeeper: a highly available master for Mooncake Store
 Usage: moonkeeper COMMAND [OPTIONS]
 
 Commands:
-  master    serve Mooncake clients; takes the flags of mooncake_master
-  bench     make load for a master and say what it took
-  help      print this text
+  up          three masters on this machine, to try it out
+  master      serve Mooncake clients; takes the flags of mooncake_master
+  status      who leads a cluster, who follows and how closely, what is wrong
+  switchover  let another master lead
+  oplog       look into the log of a cluster
+  bench       make load for a master and say what it took
+  help        print this text
 
 Examples:
+  moonkeeper up                                       three masters; kill one and watch
   moonkeeper master                                   serve on port 50051, metrics on 9003
   moonkeeper master --rpc_port=50061 --eviction_high_watermark_ratio=0.95
   moonkeeper master --help                            the flags that matter, with examples
@@ -44,6 +49,10 @@ fn main() -> ExitCode {
     match args.first().map(String::as_str) {
         Some("bench") => cli::bench::main(&args[1..]),
         Some("master") => cli::master::main(&args[1..]),
+        Some("up") => cli::up::main(&args[1..]),
+        Some("status") => cli::status::main(&args[1..]),
+        Some("switchover") => cli::switchover::main(&args[1..]),
+        Some("oplog") => cli::oplog::main(&args[1..]),
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");
             ExitCode::SUCCESS

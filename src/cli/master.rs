@@ -16,6 +16,10 @@ const BAD_FLAGS: u8 = 1;
 /// Runs a master with the reference's flags.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
+    if let Err(why) = super::parent::end_with_parent() {
+        eprintln!("moonkeeper master: {why}");
+        return ExitCode::FAILURE;
+    }
     let env: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
@@ -32,10 +36,6 @@ pub fn main(args: &[String]) -> ExitCode {
     };
     start_logs(&settings.log);
     end_on_panic();
-    if settings.ha.is_some() {
-        tracing::error!("--enable_ha is not built into this program yet");
-        return ExitCode::FAILURE;
-    }
     for warning in warnings {
         tracing::warn!("{}", warning.0);
     }

@@ -1,4 +1,50 @@
-//! The commands of the binary. Each takes its arguments and says with which code the process ends.
+//! The commands of the binary. Each takes its arguments and says with which code the process ends: 0 when it did what
+//! it was asked for, 1 when it could not, 2 when it was asked in a way that makes no sense.
 
+mod ask;
 pub mod bench;
+mod etcd_options;
 pub mod master;
+pub mod oplog;
+mod parent;
+pub mod status;
+pub mod switchover;
+pub mod up;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+use serde::Serialize;
+
+/// The code for a command line that makes no sense.
+const USAGE: u8 = 2;
+
+/// Reads the arguments of the command called `name`, or says how to end.
+fn parse<T: Parser>(name: &str, args: &[String]) -> Result<T, ExitCode> {
+    T::try_parse_from(std::iter::once(name).chain(args.iter().map(String::as_str))).map_err(|error| {
+        // A broken pipe is nothing to complain about.
+        let _ = error.print();
+        ExitCode::from(if error.use_stderr() { USAGE } else { 0 })
+    })
+}
+
+/// Waits for something in a runtime of its own.
+fn block_on<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(work))
+}
+
+/// Prints text. Somebody who does not read it is nothing to complain about.
+fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Prints an answer for programs.
+fn print_json(answer: &impl Serialize) {
+    match serde_json::to_string_pretty(answer) {
+        Ok(text) => print(&(text + "\n")),
+        Err(why) => eprintln!("cannot be written as JSON: {why}"),
+    }
+}

@@ -7,6 +7,7 @@
 //! over it is refused as any other that changes a key twice, where etcd lets this one pass.
 
 mod convert;
+pub(crate) mod entries;
 pub(crate) mod history;
 pub(crate) mod leases;
 pub(crate) mod steps;
@@ -24,9 +25,6 @@ use crate::coordination::model::watches::Watches;
 use crate::coordination::types::{Failure, LeaseId, Request, Response};
 
 pub use watches::WatchId;
-
-/// etcd's bound for a request as it is written to its log.
-const MAX_REQUEST_BYTES: usize = 3 * 512 * 1024;
 
 /// A model of etcd.
 #[derive(Clone, Debug)]
@@ -78,9 +76,6 @@ impl Model {
     fn answer(&mut self, now: Duration, request: &Request) -> Result<Response, Refusal> {
         match request {
             Request::Txn(txn) => {
-                if convert::size(txn) > MAX_REQUEST_BYTES {
-                    return Err(Refusal::TooLarge);
-                }
                 let (succeeded, outcomes) = self.transact(&convert::program(txn))?;
                 let results = outcomes.into_iter().filter_map(convert::result).collect();
                 Ok(Response::Txn { revision: self.revision(), succeeded, results })
@@ -90,11 +85,11 @@ impl Model {
                 Ok(Response::Got { revision: self.revision(), page })
             }
             Request::LeaseGrant { ttl_seconds } => {
-                let (lease, ttl_seconds) = self.leases.grant(now, LeaseId::default(), *ttl_seconds)?;
+                let (lease, ttl_seconds) = self.grant(now, LeaseId::default(), *ttl_seconds)?;
                 Ok(Response::LeaseGranted { lease, ttl_seconds })
             }
             Request::LeaseKeepAlive { lease } => {
-                let ttl_seconds = self.leases.keep_alive(now, *lease).unwrap_or(0);
+                let ttl_seconds = self.keep_alive(now, *lease).unwrap_or(0);
                 Ok(Response::LeaseKeptAlive { ttl_seconds })
             }
             Request::LeaseRevoke { lease } => {
@@ -102,7 +97,7 @@ impl Model {
                 Ok(Response::LeaseRevoked)
             }
             Request::Compact { revision } => {
-                self.history.compact(*revision)?;
+                self.compact(*revision)?;
                 Ok(Response::Compacted)
             }
         }
@@ -124,17 +119,50 @@ impl Model {
 
     /// Ends the leases whose time has come, each in a revision of its own if it had keys.
     pub fn advance(&mut self, now: Duration) {
-        while let Some((expires, lease)) = self.leases.first()
-            && expires <= now
-        {
-            self.revoke(lease);
-        }
+        while self.expire_one(now).is_some() {}
+    }
+
+    /// Ends the first lease whose time has come.
+    pub(crate) fn expire_one(&mut self, now: Duration) -> Option<LeaseId> {
+        let (_, lease) = self.leases.first().filter(|(expires, _)| *expires <= now)?;
+        self.revoke(lease);
+        Some(lease)
     }
 
     /// When the next lease ends if nobody keeps it alive.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Duration> {
         self.leases.first().map(|(expires, _)| expires)
+    }
+
+    /// A new lease, with the next free id if none is given.
+    pub(crate) fn grant(
+        &mut self,
+        now: Duration,
+        id: LeaseId,
+        ttl_seconds: i64,
+    ) -> Result<(LeaseId, i64), Refusal> {
+        self.leases.grant(now, id, ttl_seconds)
+    }
+
+    /// The lease starts anew; its time to live, or `None` if there is no such lease.
+    pub(crate) fn keep_alive(&mut self, now: Duration, lease: LeaseId) -> Option<i64> {
+        self.leases.keep_alive(now, lease)
+    }
+
+    /// Gives up what was before a revision.
+    pub(crate) fn compact(&mut self, revision: u64) -> Result<(), Refusal> {
+        self.history.compact(revision)
+    }
+
+    /// All keys in all versions.
+    pub(crate) fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// All leases.
+    pub(crate) fn leases(&self) -> &Leases {
+        &self.leases
     }
 
     /// Ends a lease and deletes its keys; whether there was one.

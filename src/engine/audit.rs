@@ -98,7 +98,7 @@ impl Sequencer<'_> {
 
     /// The segments that take new objects, in order: those that are not being drained, and whose client has told them
     /// to this primary.
-    fn open_segments(&self) -> Vec<SegmentNumber> {
+    pub(super) fn open_segments(&self) -> Vec<SegmentNumber> {
         let core = &*self.core;
         let clients = self.engine.clients.read();
         let told = |segment: &Segment| {

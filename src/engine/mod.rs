@@ -26,6 +26,7 @@ pub mod rules;
 pub mod segment;
 pub mod shard;
 pub mod slab;
+pub mod snapshot;
 pub mod state;
 pub mod task;
 pub mod types;

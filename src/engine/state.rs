@@ -24,7 +24,7 @@ pub struct Engine {
     pub(super) segments: RwLock<HashMap<SegmentNumber, Arc<Segment>>>,
     pub(super) metadata: RwLock<HashMap<Box<[u8]>, Entry>>,
     core: Mutex<Core>,
-    applied: AtomicU64,
+    pub(super) applied: AtomicU64,
     log: Option<Box<dyn Log>>,
     /// What the operator set.
     pub rules: Rules,

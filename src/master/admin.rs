@@ -1,22 +1,20 @@
 //! The master as its HTTP routes see it: reads of the state, and entries of the metadata server as records.
 
 use std::collections::BTreeMap;
-use std::future::ready;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::engine::Engine;
 use crate::engine::object::Object;
 use crate::engine::ops::MAX_LOGGED_VALUE;
 use crate::engine::segment::SegmentStatus;
 use crate::engine::shard::SHARDS;
-use crate::engine::types::{self, ErrorCode};
-use crate::master::clock::Clock;
+use crate::engine::types::{self, ErrorCode, LogTime};
+use crate::master::current::{Current, CurrentState, Passage};
 use crate::master::describe::PROTOCOL;
-use crate::master::http::{AdminView, Answer, BufferInfo, Health, Role, SegmentInfo, ViewError};
+use crate::master::http::{AdminView, Answer, BufferInfo, Health, SegmentInfo, ViewError};
 use crate::master::metadata_server::{MetadataError, MetadataStore, Stored, is_exclusive};
 use crate::master::metrics::{Gauges, Metrics, SegmentGauges};
 use crate::wire::functions::Function;
@@ -24,14 +22,10 @@ use crate::wire::functions::Function;
 /// The state as people and their tools see it.
 #[derive(Debug)]
 pub struct Admin {
-    /// The metadata.
-    pub engine: Arc<Engine>,
-    /// Log time.
-    pub clock: Clock,
+    /// The state as it is now.
+    pub current: CurrentState,
     /// What is counted.
     pub metrics: Arc<Metrics>,
-    /// Open connections of Mooncake clients.
-    pub connections: Arc<AtomicUsize>,
     /// How much the metadata server may hold.
     pub metadata_limits: MetadataLimits,
 }
@@ -65,32 +59,46 @@ fn view_error(code: ErrorCode) -> ViewError {
     ViewError { code: code.0, name: code.name().unwrap_or("UNKNOWN") }
 }
 
+/// This master does not serve, or no longer may.
+const UNAVAILABLE: ErrorCode = ErrorCode::UNAVAILABLE_IN_CURRENT_STATUS;
+
 impl Admin {
-    fn found(answer: types::Answer<Vec<BufferInfo>>) -> Result<Vec<BufferInfo>, ViewError> {
-        answer.result.map_err(view_error)
+    fn current(&self) -> Current {
+        self.current.borrow().clone()
+    }
+
+    /// The state, if clients are served from it.
+    fn serving(&self) -> Option<Current> {
+        Some(self.current()).filter(|current| current.health.service_ready)
+    }
+
+    /// An answer to a question, once it may be given.
+    async fn found(
+        answer: Option<types::Answer<Vec<BufferInfo>>>,
+        passage: Passage,
+    ) -> Result<Vec<BufferInfo>, ViewError> {
+        match answer {
+            Some(answer) if passage.settle(answer.depends_on).await => answer.result.map_err(view_error),
+            _ => Err(view_error(UNAVAILABLE)),
+        }
     }
 }
 
 impl AdminView for Admin {
     fn health(&self) -> Health {
-        Health {
-            role: Role::Leader,
-            state: "serving",
-            service_ready: true,
-            leader_address: None,
-            view_version: None,
-        }
+        self.current.borrow().health.clone()
     }
 
     fn gauges(&self) -> Gauges {
         let mut names: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-        for segment in self.engine.segments() {
+        let Current { engine, clock, connections, .. } = self.current();
+        for segment in engine.segments() {
             let entry = names.entry(text(&segment.name)).or_default();
             entry.0 += segment.used();
             entry.1 += segment.size;
         }
-        let counts = &self.engine.counts;
-        let reading = self.engine.sequencer(self.clock.now()).reading();
+        let counts = &engine.counts;
+        let reading = engine.sequencer(LogTime(0)).reading();
         Gauges {
             allocated_bytes: counts.allocated.load(Ordering::Relaxed),
             capacity_bytes: counts.capacity.load(Ordering::Relaxed),
@@ -102,34 +110,40 @@ impl AdminView for Admin {
                     capacity_bytes,
                 })
                 .collect(),
-            keys: self.engine.len(),
+            keys: engine.len(),
             soft_pinned_keys: counts.soft_pinned.load(Ordering::Relaxed),
-            memory_keys: self.engine.len(),
-            clients: self.engine.joined_clients() as u64,
+            memory_keys: engine.len(),
+            clients: engine.joined_clients() as u64,
             discarded_bytes: reading.discarded_bytes,
-            connections: self.connections.load(Ordering::Relaxed) as u64,
+            connections: connections.load(Ordering::Relaxed) as u64,
             sequence_id: reading.sequence_id.0,
             digest: reading.digest.0,
             tasks: (reading.tasks_pending as u64, reading.tasks_processing as u64),
-            uptime: Duration::from_millis(self.clock.uptime_ms()),
+            uptime: Duration::from_millis(clock.uptime_ms()),
         }
     }
 
     fn query_key<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Vec<BufferInfo>, ViewError>> {
-        let answer = self.engine.get(key, self.clock.now(), buffers);
-        self.metrics.rpc.call(Function::GetReplicaList, answer.result.is_ok());
-        let size = answer.result.as_ref().ok().and_then(|buffers| buffers.first()).map(|buffer| buffer.size);
-        self.metrics.counters.get(size);
-        Box::pin(ready(Self::found(answer)))
+        let current = self.current();
+        let serving = current.health.service_ready;
+        let answer = serving.then(|| current.engine.get(key, current.clock.now(), buffers));
+        if let Some(answer) = &answer {
+            self.metrics.rpc.call(Function::GetReplicaList, answer.result.is_ok());
+            let found = answer.result.as_ref().ok().and_then(|buffers| buffers.first());
+            self.metrics.counters.get(found.map(|buffer| buffer.size));
+        }
+        Box::pin(Self::found(answer, current.passage))
     }
 
     fn peek_key<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Vec<BufferInfo>, ViewError>> {
-        Box::pin(ready(Self::found(self.engine.peek(key, buffers))))
+        let current = self.current();
+        let answer = current.health.service_ready.then(|| current.engine.peek(key, buffers));
+        Box::pin(Self::found(answer, current.passage))
     }
 
     fn keys_of_shard(&self, shard: usize, each: &mut dyn FnMut(&[u8])) -> bool {
         if shard < SHARDS {
-            self.engine.walk(shard, |object| each(&object.key));
+            self.current().engine.walk(shard, |object| each(&object.key));
         }
         shard < SHARDS
     }
@@ -153,15 +167,19 @@ impl AdminView for Admin {
                 capacity_bytes: if status == SegmentStatus::Ok { segment.size } else { 0 },
             }
         };
-        self.engine.segments().iter().map(|segment| info(segment)).collect()
+        self.current().engine.segments().iter().map(|segment| info(segment)).collect()
     }
 
     fn remove_all(&self, force: bool) -> Answer<'_, Result<i64, ViewError>> {
-        let (engine, now) = (Arc::clone(&self.engine), self.clock.now());
+        let serving = self.serving();
         Box::pin(async move {
-            let removal = tokio::task::spawn_blocking(move || engine.remove_all(force, now));
+            let Some(Current { engine, clock, passage, .. }) = serving else {
+                return Err(view_error(UNAVAILABLE));
+            };
+            let removal = tokio::task::spawn_blocking(move || engine.remove_all(force, clock.now()));
             match removal.await {
-                Ok((count, _)) => Ok(count as i64),
+                Ok((count, depends_on)) if passage.settle(depends_on).await => Ok(count as i64),
+                Ok(_) => Err(view_error(UNAVAILABLE)),
                 Err(_) => Err(view_error(ErrorCode::INTERNAL_ERROR)),
             }
         })
@@ -169,18 +187,30 @@ impl AdminView for Admin {
 }
 
 impl MetadataStore for Admin {
-    fn get<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Option<Bytes>> {
-        let value = self.engine.metadata(key).map(|(value, _)| Bytes::copy_from_slice(&value));
-        Box::pin(ready(value))
+    fn get<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Option<Bytes>, MetadataError>> {
+        let current = self.serving();
+        let found = current.map(|current| {
+            let entry = current.engine.metadata(key);
+            // What is not there may have been deleted by any record.
+            let depends_on = entry.as_ref().map_or_else(|| current.engine.applied(), |(_, id)| *id);
+            (entry.map(|(value, _)| Bytes::copy_from_slice(&value)), depends_on, current.passage)
+        });
+        Box::pin(async move {
+            match found {
+                Some((value, depends_on, passage)) if passage.settle(depends_on).await => Ok(value),
+                _ => Err(MetadataError::Unavailable),
+            }
+        })
     }
 
     fn put<'a>(&'a self, key: &'a [u8], value: Bytes) -> Answer<'a, Result<Stored, MetadataError>> {
-        if self.engine.has_log() && value.len() > MAX_LOGGED_VALUE {
-            return Box::pin(ready(Err(MetadataError::TooLarge)));
-        }
         let limits = self.metadata_limits;
-        let result =
-            self.engine.sequencer(self.clock.now()).put_metadata(key, &value, |old, entries, bytes| {
+        let done = self.serving().ok_or(MetadataError::Unavailable).and_then(|current| {
+            let Current { engine, clock, passage, .. } = current;
+            if engine.has_log() && value.len() > MAX_LOGGED_VALUE {
+                return Err(MetadataError::TooLarge);
+            }
+            let stored = engine.sequencer(clock.now()).put_metadata(key, &value, |old, entries, bytes| {
                 if let Some(old) = old.filter(|_| is_exclusive(key)) {
                     return Err(if *old == *value {
                         Ok(Stored::Unchanged)
@@ -193,31 +223,51 @@ impl MetadataStore for Admin {
                 }
                 Ok(())
             });
-        Box::pin(ready(match result {
-            Ok(_) => Ok(Stored::Updated),
-            Err(refused) => refused,
-        }))
+            Ok((stored, engine.applied(), passage))
+        });
+        Box::pin(async move {
+            let (stored, applied, passage) = done?;
+            // A refusal rests on what was there, which any record before may have made.
+            if !passage.settle(applied).await {
+                return Err(MetadataError::Unavailable);
+            }
+            match stored {
+                Ok(_) => Ok(Stored::Updated),
+                Err(refused) => refused,
+            }
+        })
     }
 
     fn delete<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<bool, MetadataError>> {
-        let deleted = self.engine.sequencer(self.clock.now()).delete_metadata(key);
-        Box::pin(ready(Ok(deleted.is_some())))
+        let done = self.serving().map(|Current { engine, clock, passage, .. }| {
+            let deleted = engine.sequencer(clock.now()).delete_metadata(key);
+            (deleted.is_some(), engine.applied(), passage)
+        });
+        Box::pin(async move {
+            match done {
+                Some((deleted, applied, passage)) if passage.settle(applied).await => Ok(deleted),
+                _ => Err(MetadataError::Unavailable),
+            }
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Engine;
     use crate::engine::rules::Rules;
+    use crate::master::clock::Clock;
 
     fn admin(entries: usize, bytes: usize) -> Admin {
-        Admin {
-            engine: Arc::new(Engine::new(Rules::default())),
-            clock: Clock::start(),
-            metrics: Metrics::new(),
-            connections: Arc::default(),
-            metadata_limits: MetadataLimits { entries, bytes },
-        }
+        admin_of(Engine::new(Rules::default()), entries, bytes)
+    }
+
+    fn admin_of(engine: Engine, entries: usize, bytes: usize) -> Admin {
+        let engine = Arc::new(engine);
+        let (_, current) =
+            tokio::sync::watch::channel(Current::alone(engine, Clock::start(), Arc::default()));
+        Admin { current, metrics: Metrics::new(), metadata_limits: MetadataLimits { entries, bytes } }
     }
 
     async fn put(store: &Admin, key: &str, value: &'static str) -> Result<Stored, MetadataError> {
@@ -236,6 +286,30 @@ mod tests {
         assert_eq!(store.delete(b"a").await, Ok(false));
         assert_eq!(put(&store, "c", "1234567890123").await, Ok(Stored::Updated));
         assert_eq!(put(&store, "c", "12345678901234").await, Err(MetadataError::Full));
+    }
+
+    #[derive(Debug)]
+    struct Forgetful;
+
+    impl crate::engine::Log for Forgetful {
+        fn append(
+            &self,
+            _: types::SequenceId,
+            _: types::LogTime,
+            record: &crate::engine::record::Record<'_>,
+        ) {
+            assert!(record.size_bound() <= crate::engine::bounds::MAX_RECORD);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_value_fits_into_a_record_if_there_is_a_log() {
+        let large = Bytes::from(vec![b'x'; MAX_LOGGED_VALUE + 1]);
+        let lone = admin(9, usize::MAX);
+        assert_eq!(lone.put(b"a", large.clone()).await, Ok(Stored::Updated));
+        let logged = admin_of(Engine::with_log(Rules::default(), Box::new(Forgetful)), 9, usize::MAX);
+        assert_eq!(logged.put(b"a", large.clone()).await, Err(MetadataError::TooLarge));
+        assert_eq!(logged.put(&[b'k'; 4096], large.slice(1..)).await, Ok(Stored::Updated));
     }
 
     #[tokio::test]

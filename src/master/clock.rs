@@ -1,5 +1,5 @@
-//! Log time on this machine: the wall clock at the start, carried on by the monotonic clock. Setting the wall clock
-//! later changes nothing.
+//! Log time on this machine: the wall clock at the start, or the last record of the primary before, carried on by the
+//! monotonic clock. Setting the wall clock later changes nothing.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -18,6 +18,12 @@ impl Clock {
     pub fn start() -> Self {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { started: Instant::now(), start_ms: since_epoch.as_millis() as u64 }
+    }
+
+    /// Goes on from log time `from` at the moment `since`.
+    #[must_use]
+    pub fn going_on(from: LogTime, since: Instant) -> Self {
+        Self { started: since, start_ms: from.0 }
     }
 
     /// Log time now.

@@ -33,7 +33,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// different one: it has to be deleted first.
 pub trait MetadataStore: Send + Sync + 'static {
     /// The value of a key.
-    fn get<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Option<Bytes>>;
+    fn get<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Option<Bytes>, MetadataError>>;
 
     /// Sets the value of a key.
     fn put<'a>(&'a self, key: &'a [u8], value: Bytes) -> Answer<'a, Result<Stored, MetadataError>>;
@@ -117,8 +117,9 @@ async fn read(State(store): Store, RawQuery(text): RawQuery) -> Response {
         Err((status, why)) => return answer::plain(status, why),
     };
     match store.get(key).await {
-        Some(value) => answer::with_type(StatusCode::OK, "application/json", value),
-        None => not_found(),
+        Ok(Some(value)) => answer::with_type(StatusCode::OK, "application/json", value),
+        Ok(None) => not_found(),
+        Err(error) => failed(error),
     }
 }
 

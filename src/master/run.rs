@@ -3,23 +3,26 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use axum::Router;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::coordination::etcd::SettingsError;
 use crate::engine::Engine;
 use crate::engine::rules::{Expired, Rules, Strategy};
 use crate::master::admin::{Admin, MetadataLimits};
+use crate::master::admin_api::AdminError;
 use crate::master::clock::Clock;
+use crate::master::current::{Current, CurrentState};
 use crate::master::flags::interface_address;
-use crate::master::handlers::{Handlers, Told};
 use crate::master::http::{self, AdminView};
-use crate::master::liveness::Liveness;
 use crate::master::metadata_server;
 use crate::master::metrics::{Metrics, report};
-use crate::master::service::MasterService;
-use crate::master::settings::{AllocationStrategy, Settings};
-use crate::master::upkeep::Upkeep;
-use crate::wire::server::{self, BindError, Server};
+use crate::master::role;
+use crate::master::serving::Service;
+use crate::master::settings::{AllocationStrategy, Settings, ha};
+use crate::wire::server::BindError;
 
 /// Why a master could not start.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +33,23 @@ pub enum StartError {
     /// An HTTP port could not be opened.
     #[error(transparent)]
     Http(#[from] std::io::Error),
+    /// The admin API could not be opened.
+    #[error("cannot open the admin API: {0}")]
+    Admin(#[from] AdminError),
+    /// What was said about etcd cannot be used.
+    #[error(transparent)]
+    Etcd(#[from] SettingsError),
+    /// The file with the password for etcd cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Password {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// There is no chance to be had.
+    #[error("cannot get random numbers: {0}")]
+    Chance(getrandom::Error),
     /// A host name or interface means nothing here.
     #[error("cannot listen on {host}: {source}")]
     Address {
@@ -40,51 +60,55 @@ pub enum StartError {
     },
 }
 
-/// Serves until `stop` says so.
+/// Runs a master until `stop` says so.
 pub async fn run(settings: &Settings, stop: watch::Receiver<bool>) -> Result<(), StartError> {
+    match &settings.ha {
+        None => alone(settings, stop).await,
+        Some(ha) => role::run(settings, ha, stop).await,
+    }
+}
+
+/// A master without others.
+async fn alone(settings: &Settings, mut stop: watch::Receiver<bool>) -> Result<(), StartError> {
     let clock = Clock::start();
-    let engine = Arc::new(Engine::new(rules(settings)));
-    engine.sequencer(clock.now()).seed_chance(clock.now().0);
-    let client_ttl = settings.objects.client_ttl.as_millis() as u64;
-    let liveness = Arc::new(Liveness::new(client_ttl));
-
-    let rpc = &settings.rpc;
-    let host = match &rpc.interface {
-        None => rpc.address.clone(),
-        Some(name) => match interface_address(name) {
-            Ok(address) => address.to_string(),
-            Err(source) => return Err(StartError::Address { host: name.clone(), source }),
-        },
-    };
-    let address = resolve(&host, rpc.port).await?;
-    let server_settings = server::Settings {
-        idle_timeout: rpc.idle_timeout,
-        no_delay: rpc.tcp_no_delay,
-        ..server::Settings::default()
-    };
-    let server = Server::bind(address, server_settings)?;
-    let http = http::server::bind(&settings.http.host, settings.http.port).await?;
-    tracing::info!(address = %server.local_address(), "serving mooncake clients");
-    tracing::info!(address = %http.local_addr()?, "serving metrics and queries over HTTP");
-
     let metrics = Metrics::new();
-    let limits = settings.metadata_server.as_ref().map_or(MetadataLimits::default(), |metadata| {
+    let engine = Arc::new(Engine::new(rules(settings)));
+    let service = Service::new(settings, rpc_address(settings).await?, Arc::clone(&metrics));
+    let http = http::server::bind(&settings.http.host, settings.http.port).await?;
+    let serving = service.open(Arc::clone(&engine), clock, None)?;
+    let (_state, current) = watch::channel(Current::alone(engine, clock, Arc::clone(&serving.connections)));
+    let admin = admin(settings, current, &metrics);
+    let mut tasks = JoinSet::new();
+    let router = http::router(admin.clone(), Arc::clone(&metrics));
+    serve_http(settings, http, router, &admin, &mut tasks, &stop).await?;
+    // Whoever could say so is gone: the same word.
+    let _ = stop.wait_for(|stop| *stop).await;
+    serving.close().await;
+    // They end by the same word.
+    tasks.join_all().await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// The state as HTTP routes see it.
+pub(super) fn admin(settings: &Settings, current: CurrentState, metrics: &Arc<Metrics>) -> Arc<Admin> {
+    let metadata_limits = settings.metadata_server.as_ref().map_or(MetadataLimits::default(), |metadata| {
         MetadataLimits { entries: metadata.max_entries, bytes: metadata.max_bytes }
     });
-    let admin = Arc::new(Admin {
-        engine: Arc::clone(&engine),
-        clock,
-        metrics: Arc::clone(&metrics),
-        connections: server.connections(),
-        metadata_limits: limits,
-    });
-    let mut tasks = JoinSet::new();
-    tasks.spawn(http::server::serve(
-        http,
-        http::router(admin.clone(), Arc::clone(&metrics)),
-        settings.http.limits,
-        stop.clone(),
-    ));
+    Arc::new(Admin { current, metrics: Arc::clone(metrics), metadata_limits })
+}
+
+/// Serves what is served over HTTP in every role.
+pub(super) async fn serve_http(
+    settings: &Settings,
+    listener: TcpListener,
+    router: Router,
+    admin: &Arc<Admin>,
+    tasks: &mut JoinSet<()>,
+    stop: &watch::Receiver<bool>,
+) -> Result<(), StartError> {
+    tracing::info!(address = %listener.local_addr()?, "serving metrics and queries over HTTP");
+    tasks.spawn(http::server::serve(listener, router, settings.http.limits, stop.clone()));
     if let Some(metadata) = &settings.metadata_server {
         let listener = http::server::bind(&metadata.host, metadata.port).await?;
         tracing::info!(address = %listener.local_addr()?, "serving metadata of transfer engines over HTTP");
@@ -93,30 +117,21 @@ pub async fn run(settings: &Settings, stop: watch::Receiver<bool>) -> Result<(),
     }
     if let Some(every) = settings.metric_reporting {
         let reader = admin.clone();
-        tasks.spawn(report(Arc::clone(&metrics), move || reader.gauges(), every, stop.clone()));
+        tasks.spawn(report(Arc::clone(&admin.metrics), move || reader.gauges(), every, stop.clone()));
     }
+    Ok(())
+}
 
-    let handlers = Handlers {
-        engine: Arc::clone(&engine),
-        clock,
-        liveness: Arc::clone(&liveness),
-        metrics: Arc::clone(&metrics),
-        told: Told {
-            fsdir: Vec::new(),
-            enable_disk_eviction: settings.storage_config.enable_disk_eviction,
-            quota_bytes: settings.storage_config.quota_bytes,
-            max_retry_attempts: settings.tasks.max_retry_attempts,
+/// The address that Mooncake clients are served on.
+pub(super) async fn rpc_address(settings: &Settings) -> Result<SocketAddr, StartError> {
+    let host = match &settings.rpc.interface {
+        None => settings.rpc.address.clone(),
+        Some(name) => match interface_address(name) {
+            Ok(address) => address.to_string(),
+            Err(source) => return Err(StartError::Address { host: name.clone(), source }),
         },
     };
-    let forget_metadata =
-        settings.metadata_server.as_ref().is_some_and(|metadata| metadata.cleanup_on_timeout);
-    let upkeep = Upkeep { engine, clock, liveness, metrics, forget_metadata };
-    tasks.spawn(upkeep.run(stop.clone(), || true));
-    server.serve(Arc::new(MasterService::new(handlers)), stop).await;
-    // They end by the same word.
-    tasks.join_all().await;
-    tracing::info!("stopped");
-    Ok(())
+    resolve(&host, settings.rpc.port).await
 }
 
 /// The address that a host name and port stand for.
@@ -126,7 +141,7 @@ async fn resolve(host: &str, port: u16) -> Result<SocketAddr, StartError> {
     found.next().ok_or_else(|| failed(std::io::Error::other("the name has no address")))
 }
 
-fn rules(settings: &Settings) -> Rules {
+pub(super) fn rules(settings: &Settings) -> Rules {
     let ms = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let (objects, tasks) = (&settings.objects, &settings.tasks);
     Rules {
@@ -149,6 +164,9 @@ fn rules(settings: &Settings) -> Rules {
         pending_task_timeout: tasks.pending_timeout.map_or(0, ms),
         processing_task_timeout: tasks.processing_timeout.map_or(0, ms),
         // A master without standbys never takes over from another one.
-        expired: Expired::Keep,
+        expired: match settings.ha.as_ref().map(|ha| ha.expired) {
+            None | Some(ha::Expired::Keep) => Expired::Keep,
+            Some(ha::Expired::Evict) => Expired::Evict,
+        },
     }
 }

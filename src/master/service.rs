@@ -2,28 +2,53 @@
 
 use std::sync::Arc;
 
+use crate::master::effects;
 use crate::master::handlers::{Handled, Handlers};
 use crate::master::metrics::{Counters, Metrics};
+use crate::master::settings::ha::Durability;
+use crate::replication::replica::Replica;
+use crate::replication::time::MonotonicClock;
 use crate::wire::functions::Function;
 use crate::wire::server::{BoxFuture, Outcome, Service};
+
+/// What a call may add to the log, for each byte of its request: a key is in both, and a place for each replica only in
+/// the record.
+const RECORD_BYTES_PER_BYTE: usize = 4;
+
+/// What a call may add to the log whatever its request.
+const RECORD_BYTES: usize = 1024;
+
+/// What an RPC error says that is answered after the lease has run out. It never reaches anybody: the connection is
+/// closed instead.
+const NOT_LEADING: Outcome = Outcome::Error { code: 255, message: "this master no longer leads" };
 
 /// Answers calls from the engine.
 #[derive(Debug)]
 pub struct MasterService {
     handlers: Handlers,
     metrics: Arc<Metrics>,
+    replication: Option<Replication>,
+}
+
+/// What a master that replicates answers by.
+#[derive(Debug)]
+pub struct Replication {
+    /// The log and the gate.
+    pub replica: Arc<Replica>,
+    /// The clock of the gate.
+    pub clock: MonotonicClock,
+    /// What is durable before it is answered.
+    pub durability: Durability,
 }
 
 impl MasterService {
     /// Answers with these handlers.
     #[must_use]
-    pub fn new(handlers: Handlers) -> Self {
-        Self { metrics: Arc::clone(&handlers.metrics), handlers }
+    pub fn new(handlers: Handlers, replication: Option<Replication>) -> Self {
+        Self { metrics: Arc::clone(&handlers.metrics), handlers, replication }
     }
-}
 
-impl Service for MasterService {
-    fn call(&self, function: Function, body: &[u8], out: &mut Vec<u8>) -> Outcome {
+    fn answer(&self, function: Function, body: &[u8], out: &mut Vec<u8>) -> Outcome {
         let Handled { outcome, batch, items, failed } = self.handlers.handle(function, body, out);
         if batch {
             self.metrics.rpc.batch(function, items as usize, failed as usize);
@@ -35,21 +60,87 @@ impl Service for MasterService {
         }
         outcome
     }
+}
+
+impl Service for MasterService {
+    fn call(&self, function: Function, body: &[u8], out: &mut Vec<u8>) -> Outcome {
+        let Some(replication) = &self.replication else { return self.answer(function, body, out) };
+        if !self.may_write() {
+            return NOT_LEADING;
+        }
+        if !effects::may_change(function) {
+            return self.answer(function, body, out);
+        }
+        // Room first: whoever has it never waits for the log while it holds the sequencer (R2).
+        let bytes = RECORD_BYTES + body.len().saturating_mul(RECORD_BYTES_PER_BYTE);
+        let Some(_room) = replication.replica.queue.room(bytes) else { return Outcome::Busy };
+        let outcome = self.answer(function, body, out);
+        match outcome {
+            Outcome::Ready { depends_on } if effects::may_be_answered_early(function) => {
+                Outcome::Ready { depends_on: replication.depends_on(depends_on) }
+            }
+            other => other,
+        }
+    }
 
     /// Without a log, what is applied is as durable as it gets.
     fn durable(&self) -> u64 {
-        self.handlers.engine.applied().0
+        match &self.replication {
+            None => self.handlers.engine.applied().0,
+            Some(replication) => replication.replica.gate.durable().0,
+        }
     }
 
-    fn wait_durable(&self, _id: u64) -> BoxFuture<()> {
-        Box::pin(std::future::ready(()))
+    fn wait_durable(&self, id: u64) -> BoxFuture<()> {
+        match &self.replication {
+            None => Box::pin(std::future::ready(())),
+            Some(replication) => {
+                let mut durable = replication.replica.gate.watch();
+                Box::pin(async move {
+                    // An error means that this state is gone, and with it the connection.
+                    let _ = durable.wait_for(|durable| *durable >= id).await;
+                })
+            }
+        }
     }
 
     fn capacity(&self) -> BoxFuture<()> {
-        Box::pin(std::future::ready(()))
+        match &self.replication {
+            None => Box::pin(std::future::ready(())),
+            Some(replication) => {
+                let mut durable = replication.replica.gate.watch();
+                durable.mark_unchanged();
+                Box::pin(async move {
+                    // Room comes with what becomes durable. Room that another call had taken and not used comes
+                    // without a sign, so it is looked for now and then.
+                    let _ = tokio::time::timeout(LOOK_AGAIN, durable.changed()).await;
+                })
+            }
+        }
     }
 
     fn may_write(&self) -> bool {
-        true
+        match &self.replication {
+            None => true,
+            Some(replication) => replication.replica.gate.may_answer(replication.clock.now()),
+        }
+    }
+}
+
+/// How often a call that waits for room looks for it.
+const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(20);
+
+impl Replication {
+    /// What an answer waits for that may be sent before its own record is durable: the tail that a crash can lose is
+    /// bounded.
+    fn depends_on(&self, depends_on: u64) -> u64 {
+        match self.durability {
+            Durability::Strict => depends_on,
+            Durability::Relaxed { records, time } => {
+                let gate = &self.replica.gate;
+                let late = depends_on > gate.durable().0 && gate.writing_for(self.clock.now()) > time;
+                if late { depends_on } else { depends_on.saturating_sub(records) }
+            }
+        }
     }
 }

@@ -20,7 +20,7 @@ const EVICTION_INTERVAL: Duration = Duration::from_millis(10);
 /// How often everything else is looked at.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// How often promises to readers are written down, and silent clients looked for.
+/// How often silent clients are looked for.
 const SECOND: Duration = Duration::from_secs(1);
 
 /// What upkeep works with.
@@ -36,6 +36,8 @@ pub struct Upkeep {
     pub metrics: Arc<Metrics>,
     /// Whether what a silent client told the metadata server goes with it.
     pub forget_metadata: bool,
+    /// How often promises to readers are written down.
+    pub lease_sync: Duration,
 }
 
 impl Upkeep {
@@ -44,6 +46,7 @@ impl Upkeep {
         let mut eviction = ticker(EVICTION_INTERVAL);
         let mut often = ticker(INTERVAL);
         let mut second = ticker(SECOND);
+        let mut leases = ticker(self.lease_sync);
         let mut pace = Pace::of(SECOND.as_millis() as u64);
         // Whatever the primary before did not get round to is swept at first.
         let mut swept = None;
@@ -61,6 +64,7 @@ impl Upkeep {
                     let sweep = swept.replace(unmounts) != Some(unmounts);
                     aside(move || this.look_after(sweep)).await;
                 }
+                _ = leases.tick() => aside(move || { this.engine.replicate_leases(this.clock.now()); }).await,
                 _ = second.tick() => {
                     // One reading of the clock for both: a process that is stopped in between expires nobody.
                     let now = self.clock.now();
@@ -120,7 +124,6 @@ impl Upkeep {
 
     fn each_second(&self, silent: &[Uuid]) {
         let now = self.clock.now();
-        self.engine.replicate_leases(now);
         if self.engine.rules.expired == Expired::Evict {
             let evicted = self.engine.evict_expired(now);
             self.count_evicted(evicted);

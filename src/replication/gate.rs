@@ -3,6 +3,7 @@
 //! The role machine moves it; whoever answers clients asks it. It is shared between threads and holds nothing else.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -15,11 +16,17 @@ pub struct Gate {
     durable: watch::Sender<u64>,
     prefix: AtomicU64,
     deadline: AtomicU64,
+    writing_since: AtomicU64,
 }
 
 impl Default for Gate {
     fn default() -> Self {
-        Self { durable: watch::channel(0).0, prefix: AtomicU64::new(0), deadline: AtomicU64::new(0) }
+        Self {
+            durable: watch::channel(0).0,
+            prefix: AtomicU64::new(0),
+            deadline: AtomicU64::new(0),
+            writing_since: AtomicU64::new(0),
+        }
     }
 }
 
@@ -39,6 +46,20 @@ impl Gate {
             *durable = to.0.max(*durable);
             grown
         });
+    }
+
+    /// A batch was sent to be written, or none is on its way.
+    pub fn set_writing(&self, since: Option<Monotonic>) {
+        self.writing_since.store(since.map_or(0, |since| since.0), Ordering::Release);
+    }
+
+    /// How long the batch on its way has been.
+    #[must_use]
+    pub fn writing_for(&self, now: Monotonic) -> Duration {
+        match self.writing_since.load(Ordering::Acquire) {
+            0 => Duration::ZERO,
+            since => now.since(Monotonic(since)),
+        }
     }
 
     /// Tells of every growth of the durable prefix.

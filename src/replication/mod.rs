@@ -5,6 +5,7 @@
 
 pub mod batch;
 pub mod codec;
+pub mod driver;
 pub mod follower;
 pub mod gate;
 pub mod keys;
@@ -12,5 +13,6 @@ pub mod lease;
 pub mod node;
 pub mod queue;
 pub mod replica;
+pub mod snapshot;
 pub mod time;
 pub mod writer;

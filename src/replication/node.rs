@@ -46,9 +46,31 @@ pub struct CallId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WatchId(pub u64);
 
-/// What a process is: a name may come back in another process, a boot id never does.
+/// What a process is: a name may come back in another process, a boot id never does. Others see it as text, because
+/// not every reader of JSON takes numbers of 64 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct BootId(pub u64);
+
+impl std::fmt::Display for BootId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl From<BootId> for String {
+    fn from(id: BootId) -> Self {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for BootId {
+    type Error = std::num::ParseIntError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        u64::from_str_radix(&text, 16).map(Self)
+    }
+}
 
 /// What happens to a node.
 #[derive(Debug)]
@@ -256,7 +278,9 @@ struct Reign {
     writer: Writer,
     clock: LogClock,
     stage: Stage,
+    gone_at: Monotonic,
     won_at: Monotonic,
+    reason: status::Reason,
     next_heartbeat: Monotonic,
     /// When the batch on its way is sent again.
     retry_at: Option<Monotonic>,
@@ -298,6 +322,8 @@ pub struct Node {
     peers: HashMap<String, (BootId, SequenceId)>,
     followed: Option<Peer>,
     report: Option<status::Promotion>,
+    /// The process that was found dead.
+    dead: Option<BootId>,
     calls: HashMap<CallId, Purpose>,
     next_call: u64,
     next_watch: u64,
@@ -323,6 +349,7 @@ impl Node {
             peers: HashMap::new(),
             followed: None,
             report: None,
+            dead: None,
             calls: HashMap::new(),
             next_call: 0,
             next_watch: 0,
@@ -463,6 +490,7 @@ impl Node {
             self.view.leader().is_some_and(|leader| leader.value.boot_id == boot_id && leader.lease == lease);
         if leads && lease != LeaseId(0) {
             tracing::warn!(lease = lease.0, "the primary's process is dead, revoking its lease");
+            self.dead = Some(boot_id);
             self.call(Purpose::Nobody, Request::LeaseRevoke { lease });
         }
     }

@@ -13,7 +13,7 @@ use crate::engine::rules::Rules;
 #[derive(Debug)]
 pub struct Replica {
     /// The metadata.
-    pub engine: Engine,
+    pub engine: Arc<Engine>,
     /// Records that wait to be written.
     pub queue: Arc<Queue>,
     /// What every answer passes.
@@ -25,7 +25,7 @@ impl Replica {
     #[must_use]
     pub fn new(rules: Rules, queue_bytes: usize) -> Arc<Self> {
         let queue = Arc::new(Queue::new(queue_bytes));
-        let engine = Engine::with_log(rules, Box::new(Arc::clone(&queue)));
+        let engine = Arc::new(Engine::with_log(rules, Box::new(Arc::clone(&queue))));
         Arc::new(Self { engine, queue, gate: Gate::default() })
     }
 

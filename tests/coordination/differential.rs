@@ -8,6 +8,7 @@ use moonkeeper::coordination::types::{
     WatchRequest,
 };
 
+use crate::coordination::checks::{put, txn};
 use crate::coordination::process::{EtcdProcess, binary};
 use crate::coordination::stores::{Store, Timed, Watch};
 
@@ -199,13 +200,12 @@ struct Pair {
     /// What the model's has told, of which etcd's has to tell the same.
     told: Vec<Change>,
     last: u64,
-    ended: Option<WatchEvent>,
 }
 
 impl Pair {
     fn new(model: &Store, etcd: &Store, request: &WatchRequest) -> Self {
         let (model, etcd) = (model.watch(request.clone()), etcd.watch(request.clone()));
-        Self { model, etcd, told: Vec::new(), last: 0, ended: None }
+        Self { model, etcd, told: Vec::new(), last: 0 }
     }
 
     /// Takes what the model's tells now.
@@ -217,17 +217,22 @@ impl Pair {
                     self.last = revision;
                     self.told.extend(changes.into_iter().map(|change| leases.change(change)));
                 }
-                ended => self.ended = Some(ended),
+                ended => panic!("{ended:?}"),
             }
         }
     }
 
-    async fn compare(mut self) {
-        assert_eq!(self.etcd.changes_until(self.last).await, self.told);
-        if let Some(ended) = self.ended {
-            assert_eq!(self.etcd.next_but_progress().await, ended);
-        }
+    /// Waits until etcd's has told as much.
+    async fn compare(&mut self) {
+        assert_eq!(self.etcd.changes_until(self.last).await, std::mem::take(&mut self.told));
+        self.last = 0;
     }
+}
+
+/// The oldest revision to watch from. At the compacted one itself etcd before 3.5 has forgotten what was deleted.
+fn oldest(model: &Store) -> u64 {
+    let Store::Model(timed) = model else { panic!("not a model") };
+    timed.compacted() + 1
 }
 
 async fn compare(etcd: &Store, seed: u64, count: usize) {
@@ -238,25 +243,22 @@ async fn compare(etcd: &Store, seed: u64, count: usize) {
     let mut seen = HashMap::new();
     for step in 0..count {
         if step % 100 == 0 {
-            let from_revision = if step == 0 { 1 } else { requests.old_revision() };
+            // Something to replay, so that it is known when etcd has started the watch: what is compacted before that
+            // is gone.
+            let written = txn(vec![put("k/0", "watched")]);
+            let answers = (model.call(written.clone()).await, etcd.call(written).await);
+            assert_eq!(answers.0, answers.1);
+            requests.revision += 1;
+            let from_revision = requests.old_revision().clamp(oldest(&model), requests.revision);
             let request = WatchRequest {
                 range: KeyRange::prefix("k/"),
                 from_revision,
                 deletions: requests.random.chance(50),
             };
             let mut pair = Pair::new(&model, etcd, &request);
-            // etcd starts a watch some time after it is asked to; what is compacted before that is gone, so what there
-            // is to replay is waited for.
             pair.drain(&leases);
-            if pair.last > 0 || pair.ended.is_some() {
-                assert_eq!(
-                    pair.etcd.changes_until(pair.last).await,
-                    std::mem::take(&mut pair.told),
-                    "seed {seed}"
-                );
-                pair.last = 0;
-            }
-            if pair.ended.is_some() { pair.compare().await } else { pairs.push(pair) }
+            pair.compare().await;
+            pairs.push(pair);
         }
         let request = requests.request();
         let from_model = model.call(request.clone()).await;
@@ -272,7 +274,14 @@ async fn compare(etcd: &Store, seed: u64, count: usize) {
             continue;
         }
         let from_model = leases.answer(from_model);
-        assert_eq!(from_model, from_etcd, "seed {seed}, step {step}: {request:?}");
+        // Which of several reasons to refuse a transaction is named differs between versions.
+        let refused = |answer: &Result<_, Failure>| {
+            answer.as_ref().is_err_and(|why| !matches!(why, Failure::Unknown(_)))
+        };
+        let both_refuse = matches!(request, Request::Txn(_)) && refused(&from_model) && refused(&from_etcd);
+        if !both_refuse {
+            assert_eq!(from_model, from_etcd, "seed {seed}, step {step}: {request:?}");
+        }
         if let Ok(Response::Txn { revision, .. } | Response::Got { revision, .. }) = &from_model {
             requests.revision = *revision;
         }
@@ -286,7 +295,7 @@ async fn compare(etcd: &Store, seed: u64, count: usize) {
             pair.drain(&leases);
         }
     }
-    for pair in pairs {
+    for mut pair in pairs {
         pair.compare().await;
     }
     // A generator that only makes requests that fail would prove nothing.

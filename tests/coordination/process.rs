@@ -51,7 +51,7 @@ pub struct EtcdProcess {
     binary: PathBuf,
     arguments: Vec<String>,
     child: Child,
-    folder: Folder,
+    _folder: Folder,
     client_url: String,
 }
 
@@ -116,15 +116,11 @@ impl EtcdProcess {
         ];
         all.extend(arguments.iter().map(|&argument| argument.to_owned()));
         let child = run(&binary, &all);
-        Self { binary, arguments: all, child, folder, client_url }
+        Self { binary, arguments: all, child, _folder: folder, client_url }
     }
 
     pub fn url(&self) -> &str {
         &self.client_url
-    }
-
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
     }
 
     pub fn client(&self) -> Etcd {
@@ -164,8 +160,13 @@ impl EtcdProcess {
     }
 
     /// Starts again, on the same folder and ports, after it was killed.
-    pub async fn restart(&mut self) {
+    pub fn spawn_again(&mut self) {
         self.child = run(&self.binary, &self.arguments);
+    }
+
+    /// The same, and waits until it can be asked.
+    pub async fn restart(&mut self) {
+        self.spawn_again();
         assert!(self.can_be_asked().await, "etcd does not start again");
     }
 }

@@ -27,6 +27,10 @@ impl Timed {
         self.model.lock().call(self.start.elapsed(), request)
     }
 
+    pub fn compacted(&self) -> u64 {
+        self.model.lock().compacted()
+    }
+
     pub fn poll(&self, watch: WatchId) -> Option<WatchEvent> {
         let mut model = self.model.lock();
         model.advance(self.start.elapsed());
@@ -97,8 +101,9 @@ impl Watch {
         let mut all = Vec::new();
         let mut told = 0;
         while told < last {
-            let WatchEvent::Changes { revision, changes } = self.next_but_progress().await else {
-                panic!("the watch ended");
+            let event = self.next_but_progress().await;
+            let WatchEvent::Changes { revision, changes } = event else {
+                panic!("the watch ended: {event:?}")
             };
             for change in &changes {
                 let at = revision_of(change);

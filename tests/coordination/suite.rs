@@ -4,7 +4,7 @@ use crate::coordination::checks::{leases, log, transactions, watches};
 use crate::coordination::process::{EtcdProcess, binary};
 use crate::coordination::stores::{Store, Timed};
 
-async fn run(store: &Store) {
+pub async fn run(store: &Store) {
     transactions::all(store).await;
     log::all(store).await;
     leases::all(store).await;

@@ -1,7 +1,7 @@
 //! A primary, and a mirror that applies every record of it at once and can take over.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use moonkeeper::engine::bounds::MAX_RECORD;
 use moonkeeper::engine::doubts::Doubts;
@@ -17,9 +17,14 @@ use parking_lot::Mutex;
 pub struct Pair {
     pub primary: Arc<Engine>,
     pub mirror: Arc<Engine>,
+    /// Whom the primary tells, and whom the mirror would.
+    told: (Other, Other),
     term: u64,
     log: Arc<Mutex<Written>>,
 }
+
+/// The other one, which may be replaced.
+type Other = Arc<Mutex<Weak<Engine>>>;
 
 /// What was written so far.
 #[derive(Debug, Default)]
@@ -34,7 +39,7 @@ pub struct Written {
 /// Applies what it is told to the other one; records have no gaps, fit into a batch, and time does not go back.
 #[derive(Debug)]
 struct Mirroring {
-    other: Arc<OnceLock<Weak<Engine>>>,
+    other: Other,
     log: Arc<Mutex<Written>>,
 }
 
@@ -50,7 +55,8 @@ impl Log for Mirroring {
             Record::Evict(_) => log.evictions += 1,
             _ => {}
         }
-        if let Some(other) = self.other.get().and_then(Weak::upgrade) {
+        let other = self.other.lock().upgrade();
+        if let Some(other) = other {
             other.sequencer(at).apply(id, at, record);
         }
     }
@@ -66,19 +72,27 @@ impl Pair {
     pub fn with(rules: Rules, of_the_mirror: Rules) -> Self {
         let log = Arc::new(Mutex::default());
         let engine = |rules| {
-            let other = Arc::new(OnceLock::new());
+            let other = Other::default();
             let mirroring = Mirroring { other: Arc::clone(&other), log: Arc::clone(&log) };
             (Arc::new(Engine::with_log(rules, Box::new(mirroring))), other)
         };
         let ((primary, after), (mirror, before)) = (engine(rules), engine(of_the_mirror));
-        after.set(Arc::downgrade(&mirror)).unwrap();
-        before.set(Arc::downgrade(&primary)).unwrap();
-        Self { primary, mirror, term: 0, log }
+        *after.lock() = Arc::downgrade(&mirror);
+        *before.lock() = Arc::downgrade(&primary);
+        Self { primary, mirror, told: (after, before), term: 0, log }
+    }
+
+    /// Another mirror takes the place of the one that there is; it is given where its records go should it take over.
+    pub fn replace_mirror(&mut self, make: impl FnOnce(Box<dyn Log>) -> Engine) {
+        let mirroring = Mirroring { other: Arc::clone(&self.told.1), log: Arc::clone(&self.log) };
+        self.mirror = Arc::new(make(Box::new(mirroring)));
+        *self.told.0.lock() = Arc::downgrade(&self.mirror);
     }
 
     /// The mirror takes over, and the old primary may answer for a while. Says what the new one was told to wait for.
     pub fn promote(&mut self, now: LogTime, answers_for: u64) -> SequenceId {
         std::mem::swap(&mut self.primary, &mut self.mirror);
+        self.told = (Arc::clone(&self.told.1), Arc::clone(&self.told.0));
         self.begin(now, answers_for)
     }
 

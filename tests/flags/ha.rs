@@ -62,7 +62,7 @@ fn endpoints_in_every_form() {
     for (list, expected) in [
         ("a:1;b:2", &["http://a:1", "http://b:2"][..]),
         ("a:1, b:2 ,", &["http://a:1", "http://b:2"]),
-        ("http://a:1/;https://b:2", &["http://a:1", "https://b:2"]),
+        ("http://a:1/;b:2", &["http://a:1", "http://b:2"]),
         ("etcd://a:1;b:2", &["http://a:1", "http://b:2"]),
         ("[::1]:5", &["http://[::1]:5"]),
     ] {
@@ -103,6 +103,9 @@ fn the_way_into_etcd() {
     }
     let why = ha_error(&["--etcd_endpoints=http://a:1", "--etcd_cacert=ca"]);
     assert!(why.contains("https://"), "{why}");
+    for args in [&["--etcd_endpoints=https://a:1"][..], &["--etcd_cert=c", "--etcd_key=k"]] {
+        assert!(ha_error(args).contains("--etcd_cacert"), "{args:?}");
+    }
 }
 
 #[test]

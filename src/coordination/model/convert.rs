@@ -7,30 +7,12 @@ use crate::coordination::model::steps::{
 };
 use crate::coordination::types::{Compare, Get, KeyRange, Op, OpResult, Page, Txn};
 
-/// About what a key, a value or a number costs in a request beyond its own bytes.
-const OVERHEAD: usize = 8;
-
 pub(super) fn program(txn: &Txn) -> Program {
     Program {
         compare: txn.compare.iter().map(condition).collect(),
         success: txn.success.iter().map(step).collect(),
         failure: txn.failure.iter().map(step).collect(),
     }
-}
-
-/// About how large a transaction is as etcd writes it to its log.
-pub(super) fn size(txn: &Txn) -> usize {
-    let compare = txn.compare.iter().map(|compare| match compare {
-        Compare::CreateRevision { key, .. } | Compare::ModRevision { key, .. } => key.len() + 2 * OVERHEAD,
-        Compare::Value { key, equals } => key.len() + equals.len() + 2 * OVERHEAD,
-    });
-    let op = |op: &Op| match op {
-        Op::Put { key, value, .. } => key.len() + value.len() + 3 * OVERHEAD,
-        Op::Delete(range) | Op::Get(Get { range, .. }) => {
-            range.start.len() + range.end.as_ref().map_or(0, Bytes::len) + 3 * OVERHEAD
-        }
-    };
-    compare.sum::<usize>() + txn.success.iter().chain(&txn.failure).map(op).sum::<usize>()
 }
 
 fn condition(compare: &Compare) -> Condition {

@@ -1,6 +1,5 @@
 //! Keys in all their versions: what there is now, what there was at every revision that is not compacted, and what
 //! each revision changed.
-#![allow(dead_code, reason = "the server of the embedded store uses the rest")]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -43,7 +42,11 @@ pub(crate) struct History {
     first_logged: u64,
     /// What the revision that is being made has changed so far.
     pending: Vec<Logged>,
+    bytes: usize,
 }
+
+/// About what a version of a key costs beyond its key and value.
+const VERSION_BYTES: usize = 256;
 
 impl History {
     pub(crate) fn new() -> Self {
@@ -55,7 +58,13 @@ impl History {
             log: VecDeque::new(),
             first_logged: FIRST_REVISION + 1,
             pending: Vec::new(),
+            bytes: 0,
         }
+    }
+
+    /// About how much memory all versions take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The newest revision, the one that is being made included.
@@ -82,7 +91,11 @@ impl History {
     }
 
     /// The keys of a range as they were at a revision.
-    fn entries_at<'a>(&'a self, range: &KeyRange, revision: u64) -> impl Iterator<Item = &'a KeyValue> {
+    pub(crate) fn entries_at<'a>(
+        &'a self,
+        range: &KeyRange,
+        revision: u64,
+    ) -> impl Iterator<Item = &'a KeyValue> {
         let versions = bounds(range).into_iter().flat_map(|bounds| self.versions.range::<Bytes, _>(bounds));
         versions.filter_map(move |(_, versions)| {
             let after = versions.partition_point(|version| version.revision <= revision);
@@ -137,6 +150,13 @@ impl History {
         Some(previous)
     }
 
+    /// Takes a change as it was made before, as part of the revision that is being made.
+    pub(crate) fn redo(&mut self, entry: KeyValue, deleted: bool) -> Option<KeyValue> {
+        let previous = self.current.get(&entry.key).cloned();
+        self.change(Logged { entry, deleted, previous: previous.clone() });
+        previous
+    }
+
     fn change(&mut self, logged: Logged) {
         let key = &logged.entry.key;
         let entry = (!logged.deleted).then(|| logged.entry.clone());
@@ -144,6 +164,7 @@ impl History {
             Some(entry) => _ = self.current.insert(key.clone(), entry.clone()),
             None => _ = self.current.remove(key),
         }
+        self.bytes += size(entry.as_ref());
         let versions = self.versions.entry(key.clone()).or_default();
         versions.push(Version { revision: logged.entry.mod_revision, entry });
         self.pending.push(logged);
@@ -155,6 +176,22 @@ impl History {
             self.revision += 1;
             self.log.push_back(std::mem::take(&mut self.pending));
         }
+    }
+
+    /// The history of which only the state at a revision is left, and what that revision changed.
+    pub(crate) fn from_state(revision: u64, state: Vec<KeyValue>, last: Vec<Logged>) -> Self {
+        let mut history = Self::new();
+        for entry in state {
+            history.bytes += size(Some(&entry));
+            let version = Version { revision: entry.mod_revision, entry: Some(entry.clone()) };
+            history.versions.insert(entry.key.clone(), vec![version]);
+            history.current.insert(entry.key.clone(), entry);
+        }
+        history.revision = revision;
+        history.compacted = revision;
+        history.first_logged = revision;
+        history.log.push_back(last);
+        history
     }
 
     /// What a revision changed; nothing for one that is compacted or not yet made.
@@ -190,11 +227,16 @@ impl History {
         let after = versions.partition_point(|version| version.revision <= revision);
         // The last one up to then is what there was at that revision, unless it says that there was nothing.
         let deleted = versions[..after].last().is_some_and(|version| version.entry.is_none());
-        versions.drain(..if deleted { after } else { after.saturating_sub(1) });
+        let dropped = versions.drain(..if deleted { after } else { after.saturating_sub(1) });
+        self.bytes -= dropped.map(|version| size(version.entry.as_ref())).sum::<usize>();
         if versions.is_empty() {
             self.versions.remove(key);
         }
     }
+}
+
+fn size(entry: Option<&KeyValue>) -> usize {
+    VERSION_BYTES + entry.map_or(0, |entry| entry.key.len() + entry.value.len())
 }
 
 /// A range in the words of a map; `None` for one that has no keys.

@@ -1,5 +1,4 @@
 //! Leases: how long each lives, and which keys end with it.
-#![allow(dead_code, reason = "the server of the embedded store uses the rest")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -80,6 +79,10 @@ impl Leases {
 
     pub(crate) fn get(&self, id: LeaseId) -> Option<&Lease> {
         self.leases.get(&id)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.leases.len()
     }
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = LeaseId> {

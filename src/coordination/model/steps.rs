@@ -1,12 +1,17 @@
 //! Transactions with everything that etcd's API can say in them, and why one can be refused. What masters ask
 //! ([`crate::coordination::types`]) is a small part of it; the embedded store serves the rest to others.
-#![allow(dead_code, reason = "the server of the embedded store uses the rest")]
 
 use std::cmp::Ordering;
 
 use bytes::Bytes;
 
 use crate::coordination::types::{KeyRange, KeyValue, LeaseId};
+
+/// etcd's bound for a request as it is written to its log.
+const MAX_REQUEST_BYTES: usize = 3 * 512 * 1024;
+
+/// About what a key, a value or a number costs in a request beyond its own bytes.
+const OVERHEAD: usize = 8;
 
 /// At most so many conditions, and so many steps in each branch, as etcd has it by default.
 const MAX_OPS: usize = 128;
@@ -181,18 +186,52 @@ pub(crate) enum Refusal {
     EmptyKey,
     #[error("etcdserver: request is too large")]
     TooLarge,
+    #[error("etcdserver: mvcc: database space exceeded")]
+    NoSpace,
+    #[error("etcdserver: too many requests")]
+    TooMany,
 }
 
 impl Program {
-    /// What can be said without looking at any key: numbers, empty keys, one key written twice.
+    /// What can be said without looking at any key: numbers, sizes, empty keys, one key written twice.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
-        self.check_sizes(MAX_OPS)?;
+        self.check_counts(MAX_OPS)?;
         writes(&self.success)?;
         writes(&self.failure)?;
+        if self.size() > MAX_REQUEST_BYTES {
+            return Err(Refusal::TooLarge);
+        }
         Ok(())
     }
 
-    fn check_sizes(&self, max: usize) -> Result<(), Refusal> {
+    /// About how large it is as etcd writes it to its log.
+    fn size(&self) -> usize {
+        let range =
+            |range: &KeyRange| range.start.len() + range.end.as_ref().map_or(0, Bytes::len) + OVERHEAD;
+        let condition = |condition: &Condition| {
+            let value = if let Target::Value(value) = &condition.target { value.len() } else { 0 };
+            range(&condition.range) + value + OVERHEAD
+        };
+        let step = |step: &Step| match step {
+            Step::Put(put) => put.key.len() + put.value.as_ref().map_or(0, Bytes::len) + 3 * OVERHEAD,
+            Step::Delete(delete) => range(&delete.range),
+            Step::Read(read) => range(&read.range) + 2 * OVERHEAD,
+            Step::Txn(program) => program.size() + OVERHEAD,
+        };
+        let steps = self.success.iter().chain(&self.failure);
+        self.compare.iter().map(condition).sum::<usize>() + steps.map(step).sum::<usize>()
+    }
+
+    /// Whether it can make the store larger.
+    pub(crate) fn puts(&self) -> bool {
+        self.success.iter().chain(&self.failure).any(|step| match step {
+            Step::Put(_) => true,
+            Step::Txn(program) => program.puts(),
+            Step::Delete(_) | Step::Read(_) => false,
+        })
+    }
+
+    fn check_counts(&self, max: usize) -> Result<(), Refusal> {
         let ops = self.compare.len().max(self.success.len()).max(self.failure.len());
         // A transaction within this one may only have what this one leaves over, which bounds how deep they go.
         let left = max.checked_sub(ops).ok_or(Refusal::TooManyOps)?;
@@ -205,7 +244,7 @@ impl Program {
                 Step::Delete(delete) => &delete.range.start,
                 Step::Read(read) => &read.range.start,
                 Step::Txn(program) => {
-                    program.check_sizes(left)?;
+                    program.check_counts(left)?;
                     continue;
                 }
             };

@@ -1,6 +1,5 @@
 //! How a transaction is done: first all conditions are decided, then everything that could fail is checked, then the
 //! steps are done in order, as one revision.
-#![allow(dead_code, reason = "the server of the embedded store uses the rest")]
 
 use bytes::Bytes;
 

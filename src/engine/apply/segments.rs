@@ -98,7 +98,7 @@ impl Sequencer<'_> {
 
 impl Core {
     /// New objects may be placed in the segment.
-    fn open_to_new(&mut self, segment: &Segment) {
+    pub(in crate::engine) fn open_to_new(&mut self, segment: &Segment) {
         self.names.entry(segment.name.clone()).or_default().push(segment.number);
         self.hosts.entry(segment.host_id.clone()).or_default().push(segment.number);
         self.open.push(segment.number);

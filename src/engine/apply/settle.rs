@@ -109,7 +109,7 @@ impl Core {
     }
 
     /// The group of this name, made if it is not there.
-    pub(super) fn group(&mut self, name: &[u8]) -> Arc<Group> {
+    pub(in crate::engine) fn group(&mut self, name: &[u8]) -> Arc<Group> {
         if let Some((group, _)) = self.groups.get(name) {
             return group.clone();
         }
@@ -194,7 +194,7 @@ impl Sequencer<'_> {
     }
 
     /// Puts a new object in its place.
-    pub(super) fn settle(&mut self, object: Object, hash: crate::engine::shard::KeyHash) {
+    pub(in crate::engine) fn settle(&mut self, object: Object, hash: crate::engine::shard::KeyHash) {
         let engine = self.engine;
         let core = &mut *self.core;
         let imprint = Imprint::of(&object, core);

@@ -17,7 +17,7 @@ use axum::Router;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-pub use access::Access;
+pub use access::{Access, TokenError, read_token};
 pub use control::{Control, ControlError, Pending, SwitchoverDone, SwitchoverRequest};
 pub use routes::{readable, router};
 pub use status::{Election, Fault, Leader, Member, PromotionReport, Status};
@@ -43,7 +43,7 @@ pub enum AdminError {
     Bind(#[from] io::Error),
     /// The token could not be read.
     #[error(transparent)]
-    Token(#[from] access::TokenError),
+    Token(#[from] TokenError),
     /// A certificate could not be read.
     #[error(transparent)]
     Tls(#[from] TlsError),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{FlagError, Reader, Settings, Warning};
+use crate::coordination::etcd::{EtcdSettings, TlsFiles, User};
 use crate::replication::keys::Keys;
 
 /// Longest name of a member: that of a Kubernetes pod.
@@ -368,6 +369,9 @@ pub enum EndpointsError {
     /// One of them is not an address.
     #[error("'{0}' is not HOST:PORT or http(s)://HOST:PORT; several are separated by ; or ,")]
     Malformed(String),
+    /// One of them is with TLS, and nothing to check it by.
+    #[error("'{0}' is with TLS: give the file with its certificate authorities (--etcd_cacert)")]
+    NoAuthority(String),
     /// One of them is without TLS although certificates are given.
     #[error("'{0}' is without TLS, and certificates for etcd are given: write https://")]
     Plain(String),
@@ -388,6 +392,9 @@ impl EtcdAccess {
             if tls && scheme == "http" {
                 return Err(EndpointsError::Plain(text.to_owned()));
             }
+            if self.ca.is_none() && scheme == "https" {
+                return Err(EndpointsError::NoAuthority(text.to_owned()));
+            }
             match split_address(rest.strip_suffix('/').unwrap_or(rest)) {
                 Some((host, Some(port))) if is_host(host) && port > 0 => {
                     endpoints.push(format!("{scheme}://{}", host_and_port(host, port)));
@@ -397,6 +404,28 @@ impl EtcdAccess {
         }
         if endpoints.is_empty() { Err(EndpointsError::None) } else { Ok(Self { endpoints, ..self }) }
     }
+
+    /// What the client of etcd is told. Reads the password.
+    pub fn settings(&self) -> Result<EtcdSettings, PasswordError> {
+        let mut settings = EtcdSettings::new(self.endpoints.clone());
+        settings.tls =
+            self.ca.clone().map(|ca| TlsFiles { ca, identity: self.identity.clone(), server_name: None });
+        if let Some((name, path)) = &self.user {
+            let text =
+                std::fs::read_to_string(path).map_err(|why| PasswordError { path: path.clone(), why })?;
+            let password = text.lines().next().unwrap_or_default().to_owned();
+            settings.user = Some(User { name: name.clone(), password });
+        }
+        Ok(settings)
+    }
+}
+
+/// The password of etcd's user cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the password for etcd from {path}: {why}")]
+pub struct PasswordError {
+    path: PathBuf,
+    why: std::io::Error,
 }
 
 /// `HOST`, `HOST:PORT`, an IPv6 address, or one in brackets with or without a port.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::member::ElectionValue;
+use super::status::Reason;
 use super::{CallId, Node, Phase, Purpose, Reign, Stage};
 use crate::coordination::types::{Compare, Failure, Get, KeyRange, Op, OpResult, Request, Response, Txn};
 use crate::engine::types::{LogTime, Term};
@@ -168,6 +169,12 @@ impl Node {
         let silent = self.view.gone_at().unwrap_or(now).plus(ttl);
         let answers_for = u64::try_from(silent.since(now).as_millis()).unwrap_or(u64::MAX).saturating_add(1);
         let name = self.settings.name.as_bytes();
+        let reason = match (empty, engine.resigned(), self.dead.take()) {
+            (true, ..) => Reason::FirstStart,
+            (_, true, _) => Reason::Switchover,
+            (.., Some(_)) => Reason::Died,
+            (.., None) => Reason::LeaseEnded,
+        };
         let first = engine.sequencer(clock.at(now)).begin_term(term, name, answers_for);
         let fresh = self.fresh_log();
         let writer = Writer::new(self.settings.keys.clone(), term, position.end(fresh));
@@ -178,7 +185,9 @@ impl Node {
             writer,
             clock,
             stage: Stage::Beginning(first),
+            gone_at: self.view.gone_at().unwrap_or(now),
             won_at: now,
+            reason,
             next_heartbeat: now,
             retry_at: None,
             handover: None,

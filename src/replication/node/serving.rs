@@ -103,6 +103,9 @@ impl Node {
             None => reign.writer.next(&queue),
         };
         if let Some(txn) = txn {
+            if self.replica.gate.writing_for(now).is_zero() {
+                self.replica.gate.set_writing(Some(now));
+            }
             self.call(Purpose::Write, Request::Txn(txn));
         }
     }
@@ -112,6 +115,7 @@ impl Node {
         let Some(reign) = self.reign() else { return };
         match reign.writer.answered(result, &replica.queue) {
             Written::Durable(id) => {
+                replica.gate.set_writing(None);
                 replica.gate.advance(id);
                 if let Stage::Beginning(first) = reign.stage
                     && id >= first
@@ -172,9 +176,16 @@ impl Node {
         match result {
             Ok(Response::Txn { succeeded: true, .. }) => {
                 reign.stage = Stage::Serving;
-                let (term, took) = (reign.term, now.since(reign.won_at));
-                tracing::info!(term = term.0, ?took, "serving as primary");
-                self.report = Some(status::Promotion { term, took });
+                let promotion = status::Promotion {
+                    term: reign.term,
+                    at: now,
+                    reason: reign.reason,
+                    total: now.since(reign.gone_at),
+                    took: now.since(reign.won_at),
+                };
+                let (term, reason) = (promotion.term.0, promotion.reason.as_str());
+                tracing::info!(term, reason, total = ?promotion.total, took = ?promotion.took, "serving as primary");
+                self.report = Some(promotion);
             }
             Ok(Response::Txn { succeeded: false, .. }) | Err(Failure::LeaseNotFound) => {
                 self.leave(now, "lost the election while opening".to_owned());

@@ -36,11 +36,43 @@ pub enum Activity {
     Stopped,
 }
 
+/// Why there was a promotion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// There never was a primary.
+    FirstStart,
+    /// The primary handed over.
+    Switchover,
+    /// The process of the primary was found dead.
+    Died,
+    /// The lease of the primary ran out, or was taken away.
+    LeaseEnded,
+}
+
+impl Reason {
+    /// The words for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Reason::FirstStart => "first start",
+            Reason::Switchover => "switchover",
+            Reason::Died => "the primary died",
+            Reason::LeaseEnded => "the lease ran out",
+        }
+    }
+}
+
 /// How a promotion went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promotion {
     /// The term that began.
     pub term: Term,
+    /// When clients were told.
+    pub at: Monotonic,
+    /// Why.
+    pub reason: Reason,
+    /// From seeing that nobody leads until clients were told.
+    pub total: Duration,
     /// From the won election until clients were told.
     pub took: Duration,
 }
@@ -71,10 +103,21 @@ pub struct NodeStatus {
 }
 
 impl Node {
-    /// What it is at.
+    /// What it is at, and in which term: what is worth telling at once.
     #[must_use]
-    pub fn status(&self, now: Monotonic) -> NodeStatus {
-        let (role, activity) = match &self.phase {
+    pub fn brief(&self) -> (Activity, Term) {
+        (self.role().1, self.term())
+    }
+
+    fn term(&self) -> Term {
+        match &self.phase {
+            Phase::Leading(reign) => reign.term,
+            _ => self.view.leader().map_or(self.following.position.term, |leader| leader.term),
+        }
+    }
+
+    fn role(&self) -> (Role, Activity) {
+        match &self.phase {
             Phase::Standby if self.following.is_live() => (Role::Standby, Activity::Following),
             Phase::Standby => (Role::Standby, Activity::CatchingUp),
             Phase::Campaigning(Campaign::Granting { .. } | Campaign::Creating { .. }) => {
@@ -85,19 +128,21 @@ impl Node {
             Phase::Leading(_) => (Role::Primary, Activity::Promoting),
             Phase::Leaving(_) => (Role::Standby, Activity::Leaving),
             Phase::Stopped => (Role::Standby, Activity::Stopped),
-        };
+        }
+    }
+
+    /// What it is at.
+    #[must_use]
+    pub fn status(&self, now: Monotonic) -> NodeStatus {
+        let (role, activity) = self.role();
         let lease = match &self.phase {
             Phase::Leading(reign) => Some(reign.lease.deadline()),
             _ => None,
         };
-        let term = match &self.phase {
-            Phase::Leading(reign) => reign.term,
-            _ => self.view.leader().map_or(self.following.position.term, |leader| leader.term),
-        };
         NodeStatus {
             role,
             activity,
-            term,
+            term: self.term(),
             applied: self.replica.engine.applied(),
             durable: self.replica.gate.durable(),
             caught_up: role == Role::Primary || self.following.is_live(),

@@ -1,0 +1,149 @@
+//! An overview as text.
+
+use std::fmt::Write;
+use std::time::{Duration, SystemTime};
+
+use super::{Overview, Seen};
+use crate::master::admin_api::PromotionReport;
+
+/// One screen.
+pub(super) fn text(overview: &Overview) -> String {
+    let mut text = String::new();
+    let place = overview.client_address.as_deref().unwrap_or("nowhere yet");
+    let _ = match &overview.leader {
+        Some(name) => writeln!(
+            text,
+            "cluster {}: {name} leads in term {}, clients go to {place}",
+            overview.cluster_id, overview.term
+        ),
+        None => writeln!(text, "cluster {}: nobody leads", overview.cluster_id),
+    };
+    text.push('\n');
+    text.push_str(&table(overview));
+    if let Some(report) = &overview.last_failover {
+        let _ = writeln!(text, "\n{}", failover(report));
+    }
+    if overview.problems.is_empty() {
+        text.push_str("\nnothing is wrong\n");
+    } else {
+        text.push_str("\nwrong:\n");
+        for problem in &overview.problems {
+            let _ = writeln!(text, "  {problem}");
+        }
+    }
+    text
+}
+
+fn table(overview: &Overview) -> String {
+    let head = ["MEMBER", "ROLE", "PHASE", "APPLIED", "LAG", "CLIENTS", "HTTP", "ADMIN"].map(str::to_owned);
+    let mut rows = vec![head];
+    rows.extend(overview.members.iter().map(row));
+    let mut widths = [0; 8];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (width, cell) in widths.iter().zip(row) {
+            let _ = write!(line, "{cell:width$}  ");
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn row(seen: &Seen) -> [String; 8] {
+    let Seen { member, status, .. } = seen;
+    let (role, phase, applied, lag) = match status {
+        Some(status) => {
+            (status.role, status.phase.clone(), status.applied.to_string(), status.lag.to_string())
+        }
+        // What it wrote last, which may be long ago.
+        None => (member.role, "no answer".to_owned(), format!("{}?", member.applied), "?".to_owned()),
+    };
+    let shown = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
+    [
+        member.name.clone(),
+        role.as_str().to_owned(),
+        shown(&phase),
+        applied,
+        lag,
+        shown(&member.rpc_address),
+        shown(&member.http_address),
+        shown(&member.admin_address),
+    ]
+}
+
+fn failover(report: &PromotionReport) -> String {
+    let ago = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH + Duration::from_millis(report.at_ms))
+        .map_or_else(|_| "just now".to_owned(), ago);
+    format!(
+        "last failover: {ago} {} took over in {} ms ({}), term {}: {} objects, {} of them removed with {} bytes, {} \
+         clients to hear from again",
+        report.primary,
+        report.total_ms,
+        report.reason,
+        report.term,
+        report.objects,
+        report.objects_removed,
+        report.bytes_removed,
+        report.inherited_clients,
+    )
+}
+
+fn ago(elapsed: Duration) -> String {
+    match elapsed.as_secs() {
+        seconds @ ..120 => format!("{seconds} s ago"),
+        seconds @ ..7200 => format!("{} min ago", seconds / 60),
+        seconds => format!("{} h ago", seconds / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::master::admin_api::{Member, Status};
+    use crate::master::peer::Role;
+
+    #[test]
+    fn a_screen_has_it_all() {
+        let member = |name: &str| Member {
+            name: name.into(),
+            role: Role::Standby,
+            rpc_address: "h:1".into(),
+            applied: 7,
+            ..Member::default()
+        };
+        let status =
+            Status { role: Role::Primary, phase: "serving".into(), applied: 12, ..Status::default() };
+        let overview = Overview {
+            cluster_id: "demo".into(),
+            leader: Some("a".into()),
+            client_address: Some("h:1".into()),
+            term: 3,
+            members: vec![
+                Seen { member: member("a"), status: Some(status), error: None },
+                Seen { member: member("b-with-a-long-name"), status: None, error: Some("refused".into()) },
+            ],
+            last_failover: Some(PromotionReport { primary: "a".into(), total_ms: 52, ..Default::default() }),
+            problems: vec!["b does not answer".into()],
+        };
+        let text = text(&overview);
+        assert!(text.starts_with("cluster demo: a leads in term 3, clients go to h:1\n"), "{text}");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[3].split_whitespace().collect::<Vec<_>>()[..5],
+            ["a", "primary", "serving", "12", "0"]
+        );
+        assert!(lines[4].contains("no answer  7?"), "{text}");
+        assert_eq!(lines[2].find("ROLE"), lines[4].find("standby"), "{text}");
+        assert!(text.contains("a took over in 52 ms") && text.contains("wrong:\n  b does not"), "{text}");
+        let quiet = Overview { problems: vec![], ..overview };
+        assert!(super::text(&quiet).ends_with("nothing is wrong\n"));
+    }
+}

@@ -1,0 +1,164 @@
+//! What a user sees while the masters run: one line that moves, and a line for every change worth one.
+
+use std::fmt::Write;
+
+use crate::master::admin_api::Status;
+use crate::master::peer::Role;
+
+/// One master as it was seen last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sight {
+    pub(super) name: String,
+    pub(super) pid: Option<u32>,
+    /// What it said; nothing if it does not answer.
+    pub(super) status: Option<Status>,
+}
+
+/// The line that moves: roles, ids and lag.
+pub(super) fn line(sights: &[Sight]) -> String {
+    let mut parts = Vec::new();
+    for sight in sights {
+        let mut part = sight.name.clone();
+        match &sight.status {
+            Some(status) => {
+                let _ = write!(part, " {} {}", status.role.as_str(), status.applied);
+                if status.role != Role::Primary {
+                    let _ = write!(part, " (lag {})", status.lag);
+                }
+            }
+            None if sight.pid.is_some() => part.push_str(" starting"),
+            None => part.push_str(" down"),
+        }
+        parts.push(part);
+    }
+    parts.join("  |  ")
+}
+
+/// What is worth a line of its own: roles that changed, and masters that have become ready or are no longer.
+pub(super) fn changes(before: &[Sight], now: &[Sight]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for sight in now {
+        let Some(status) = &sight.status else { continue };
+        let old = before.iter().find(|old| old.name == sight.name).and_then(|old| old.status.as_ref());
+        let new_process = old.is_none_or(|old| old.boot_id != status.boot_id);
+        let new_role = old.is_none_or(|old| old.role != status.role) || new_process;
+        if new_role && status.role == Role::Primary {
+            let how = status.promotion.as_ref().map(|report| {
+                format!(", {}, {} objects, took {} ms", report.reason, report.objects, report.total_ms)
+            });
+            lines.push(format!(
+                "{} is primary (term {}{})",
+                status.name,
+                status.term,
+                how.unwrap_or_default()
+            ));
+        } else if new_role && status.role == Role::Standby {
+            lines.push(format!("{} is standby, at record {}", status.name, status.applied));
+        } else if let Some(old) = old
+            && old.ready
+            && !status.ready
+        {
+            let why =
+                status.why_not_ready.as_deref().or(status.waits_for.as_deref()).unwrap_or(&status.phase);
+            lines.push(format!("{} is not ready: {why}", status.name));
+        } else if old.is_some_and(|old| !old.ready) && status.ready {
+            lines.push(format!("{} is ready, at record {}", status.name, status.applied));
+        }
+    }
+    lines
+}
+
+/// Prints lines, and keeps the moving one below them where there is a terminal.
+#[derive(Debug)]
+pub(super) struct Screen {
+    terminal: bool,
+    shown: bool,
+}
+
+impl Screen {
+    /// For a terminal or for something that is read later.
+    pub(super) fn new(terminal: bool) -> Self {
+        Self { terminal, shown: false }
+    }
+
+    /// A line that stays.
+    pub(super) fn say(&mut self, text: &str) {
+        let clear = if self.shown { "\r\x1b[K" } else { "" };
+        self.shown = false;
+        crate::cli::print(&format!("{clear}{text}\n"));
+    }
+
+    /// The line that moves. Only terminals have one.
+    pub(super) fn show(&mut self, line: &str) {
+        if self.terminal {
+            self.shown = true;
+            // Without wrapping at the edge: half of a line is better than one that scrolls.
+            crate::cli::print(&format!("\r\x1b[?7l{line}\x1b[K\x1b[?7h"));
+        }
+    }
+
+    /// The moving line goes.
+    pub(super) fn clear(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            crate::cli::print("\r\x1b[K");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::master::admin_api::PromotionReport;
+
+    fn sight(name: &str, role: Role) -> Sight {
+        let status = Status {
+            name: name.into(),
+            boot_id: "1".into(),
+            role,
+            applied: 7,
+            lag: 2,
+            ready: true,
+            ..Status::default()
+        };
+        Sight { name: name.into(), pid: Some(1), status: Some(status) }
+    }
+
+    #[test]
+    fn the_line_has_roles_ids_and_lag() {
+        let mut down = sight("c", Role::Standby);
+        down.status = None;
+        let mut gone = down.clone();
+        gone.pid = None;
+        let sights = [sight("a", Role::Primary), sight("b", Role::Standby), down, gone];
+        assert_eq!(line(&sights), "a primary 7  |  b standby 7 (lag 2)  |  c starting  |  c down");
+    }
+
+    #[test]
+    fn a_change_is_told_once() {
+        let (a, b) = (sight("a", Role::Standby), sight("b", Role::Primary));
+        assert_eq!(changes(&[a.clone(), b.clone()], &[a.clone(), b.clone()]), Vec::<String>::new());
+        let mut promoted = a.clone();
+        let status = promoted.status.as_mut().unwrap();
+        status.role = Role::Primary;
+        status.term = 9;
+        status.promotion = Some(PromotionReport {
+            reason: "the primary died".into(),
+            objects: 5,
+            total_ms: 61,
+            ..PromotionReport::default()
+        });
+        let lines = changes(std::slice::from_ref(&a), &[promoted]);
+        assert_eq!(lines, ["a is primary (term 9, the primary died, 5 objects, took 61 ms)"]);
+        assert_eq!(changes(&[], std::slice::from_ref(&a)), ["a is standby, at record 7"]);
+        // The same role in another process is told again.
+        let mut again = a.clone();
+        again.status.as_mut().unwrap().boot_id = "2".into();
+        assert_eq!(changes(std::slice::from_ref(&a), &[again]).len(), 1);
+        let mut behind = a.clone();
+        behind.status.as_mut().unwrap().ready = false;
+        behind.status.as_mut().unwrap().why_not_ready = Some("rebuilding".into());
+        let lines = changes(std::slice::from_ref(&a), std::slice::from_ref(&behind));
+        assert_eq!(lines, ["a is not ready: rebuilding"]);
+        assert_eq!(changes(&[behind], &[a]), ["a is ready, at record 7"]);
+    }
+}

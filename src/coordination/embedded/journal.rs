@@ -1,0 +1,242 @@
+//! The file of a store: entries one after the other, each with its length and checksum. What is answered is on disk;
+//! an entry that is half there at the end was not answered and is cut off. When much of the file is given up history,
+//! it is written anew beside itself and renamed.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use bytes::{Buf, Bytes};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::coordination::embedded::codec::{DecodeError, decode, encode};
+use crate::coordination::model::entries::Entry;
+
+/// What the file starts with: a name, and the version of what follows.
+const MAGIC: &[u8; 8] = b"MKSTORE\x01";
+
+/// Length and checksum of an entry.
+const HEADER_BYTES: u64 = 12;
+
+/// Below this a file is not worth being written anew.
+const SMALL_BYTES: u64 = 1 << 20;
+
+const NAME: &str = "store.log";
+const NEW_NAME: &str = "store.log.new";
+const LOCK_NAME: &str = "store.lock";
+
+/// Why a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The disk says no.
+    #[error("{path}: {why}")]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the disk says.
+        why: io::Error,
+    },
+    /// Another process has it open.
+    #[error("{0} is in use by another process")]
+    InUse(PathBuf),
+    /// It holds something else.
+    #[error("{0} is not the file of a store, or one of a newer version")]
+    Foreign(PathBuf),
+    /// Something in the middle of it is not what was written.
+    #[error("{path} is damaged at byte {at}: {why}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        at: u64,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// The file of a store.
+#[derive(Debug)]
+pub(super) struct Journal {
+    folder: PathBuf,
+    file: File,
+    bytes: u64,
+    /// How large it was when it was written anew.
+    bytes_of_state: u64,
+    /// Held for as long as the store is open.
+    lock: File,
+}
+
+impl Journal {
+    /// Opens the file in a folder, or makes it, and hands over its entries.
+    pub(super) fn open(
+        folder: &Path,
+        mut take: impl FnMut(Entry) -> Result<(), String>,
+    ) -> Result<Self, JournalError> {
+        std::fs::create_dir_all(folder).map_err(io_error(folder))?;
+        let lock = lock(folder)?;
+        let path = folder.join(NAME);
+        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut file = open.map_err(io_error(&path))?;
+        let bytes = match file.metadata().map_err(io_error(&path))?.len() {
+            // New, or made by a process that ended before it wrote anything.
+            length if length < MAGIC.len() as u64 => start(&mut file, folder).map_err(io_error(&path))?,
+            length => {
+                let end = read(&mut file, length, &path, &mut take)?;
+                if end < length {
+                    tracing::warn!(path = %path.display(), cut = length - end, "cut off an entry that was half written");
+                    file.set_len(end).and_then(|()| file.sync_all()).map_err(io_error(&path))?;
+                }
+                end
+            }
+        };
+        file.seek(SeekFrom::Start(bytes)).map_err(io_error(&path))?;
+        Ok(Self { folder: folder.to_owned(), file, bytes, bytes_of_state: 0, lock })
+    }
+
+    /// Writes entries; they are on disk when this returns. After an error nothing is known of what is there.
+    pub(super) fn append(&mut self, entries: &[Entry]) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        for entry in entries {
+            frame(entry, &mut bytes)?;
+        }
+        self.file.write_all(&bytes)?;
+        self.file.sync_data()?;
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Whether so much was written since it was written anew that it is worth doing that again.
+    pub(super) fn is_large(&self) -> bool {
+        self.bytes > SMALL_BYTES && self.bytes / 2 > self.bytes_of_state
+    }
+
+    /// Writes the file anew.
+    pub(super) fn rewrite(&mut self, entries: impl Iterator<Item = Entry>) -> io::Result<()> {
+        let path = self.folder.join(NEW_NAME);
+        let file = OpenOptions::new().write(true).read(true).create(true).truncate(true).open(&path)?;
+        let mut writer = BufWriter::new(file);
+        writer.write_all(MAGIC)?;
+        let mut written = MAGIC.len() as u64;
+        let mut bytes = Vec::new();
+        for entry in entries {
+            bytes.clear();
+            frame(&entry, &mut bytes)?;
+            writer.write_all(&bytes)?;
+            written += bytes.len() as u64;
+        }
+        let file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.sync_all()?;
+        std::fs::rename(&path, self.folder.join(NAME))?;
+        File::open(&self.folder)?.sync_all()?;
+        (self.file, self.bytes, self.bytes_of_state) = (file, written, written);
+        Ok(())
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // Not left to the file being closed: a process that is being started right now holds it open, too, until it is
+        // a program of its own.
+        _ = self.lock.unlock();
+    }
+}
+
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> JournalError {
+    let path = path.to_owned();
+    move |why| JournalError::Io { path, why }
+}
+
+fn lock(folder: &Path) -> Result<File, JournalError> {
+    let path = folder.join(LOCK_NAME);
+    let file =
+        OpenOptions::new().write(true).create(true).truncate(false).open(&path).map_err(io_error(&path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(JournalError::InUse(folder.to_owned())),
+        Err(TryLockError::Error(why)) => Err(JournalError::Io { path, why }),
+    }
+}
+
+fn start(file: &mut File, folder: &Path) -> io::Result<u64> {
+    file.set_len(0)?;
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(MAGIC)?;
+    file.sync_all()?;
+    File::open(folder)?.sync_all()?;
+    Ok(MAGIC.len() as u64)
+}
+
+fn frame(entry: &Entry, out: &mut Vec<u8>) -> io::Result<()> {
+    let start = out.len();
+    out.extend_from_slice(&[0; HEADER_BYTES as usize]);
+    encode(entry, out);
+    let (header, payload) = out[start..].split_at_mut(HEADER_BYTES as usize);
+    let length = u32::try_from(payload.len()).map_err(|_| io::Error::other("an entry of more than 4 GiB"))?;
+    header[..4].copy_from_slice(&length.to_le_bytes());
+    header[4..].copy_from_slice(&xxh3_64(payload).to_le_bytes());
+    Ok(())
+}
+
+/// Hands over all entries; where the last whole one ends.
+fn read(
+    file: &mut File,
+    length: u64,
+    path: &Path,
+    take: &mut impl FnMut(Entry) -> Result<(), String>,
+) -> Result<u64, JournalError> {
+    let damaged = |at: u64, why: String| JournalError::Damaged { path: path.to_owned(), at, why };
+    let mut reader = BufReader::new(file);
+    let mut magic = [0; MAGIC.len()];
+    reader.read_exact(&mut magic).map_err(io_error(path))?;
+    if magic != *MAGIC {
+        return Err(JournalError::Foreign(path.to_owned()));
+    }
+    let mut at = MAGIC.len() as u64;
+    loop {
+        let payload = match next(&mut reader, length - at).map_err(io_error(path))? {
+            Next::Entry(payload) => payload,
+            Next::End => return Ok(at),
+            // A process that is killed leaves its last entry half written, with nothing after it. If something whole
+            // follows, then this was once whole, too, and somebody was told so.
+            Next::Bad(after) => {
+                let follows = next(&mut reader, length - at - after).map_err(io_error(path))?;
+                if matches!(follows, Next::Entry(_)) {
+                    return Err(damaged(at, "the checksum is wrong".to_owned()));
+                }
+                return Ok(at);
+            }
+        };
+        let bytes = HEADER_BYTES + payload.len() as u64;
+        let entry = decode(payload).map_err(|error: DecodeError| damaged(at, error.to_string()))?;
+        take(entry).map_err(|why| damaged(at, why))?;
+        at += bytes;
+    }
+}
+
+enum Next {
+    Entry(Bytes),
+    /// Not what was written, and so many bytes long.
+    Bad(u64),
+    /// Nothing, or less than an entry says that it has.
+    End,
+}
+
+fn next(reader: &mut impl Read, left: u64) -> io::Result<Next> {
+    if left < HEADER_BYTES {
+        return Ok(Next::End);
+    }
+    let mut header = [0; HEADER_BYTES as usize];
+    reader.read_exact(&mut header)?;
+    let mut fields = &header[..];
+    let (length, checksum) = (fields.get_u32_le(), fields.get_u64_le());
+    // No entry is empty; a file system may leave zeros where something was to be written.
+    if length == 0 || u64::from(length) > left - HEADER_BYTES {
+        return Ok(Next::End);
+    }
+    let mut payload = vec![0; length as usize];
+    reader.read_exact(&mut payload)?;
+    if xxh3_64(&payload) != checksum {
+        return Ok(Next::Bad(HEADER_BYTES + u64::from(length)));
+    }
+    Ok(Next::Entry(payload.into()))
+}

@@ -1,0 +1,116 @@
+//! Connections, and a bound on how many there are.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio_stream::Stream;
+use tonic::transport::server::Connected;
+
+/// Connections at a time; further ones wait to be accepted.
+const MAX_CONNECTIONS: usize = 1000;
+
+/// A connection that gives its place free when it ends, and ends when the server does.
+pub(super) struct Connection {
+    stream: TcpStream,
+    stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Accepts connections as long as there is a place for them, until there is nobody who could stop them.
+pub(super) fn incoming(
+    listener: TcpListener,
+    stopped: watch::Receiver<()>,
+) -> impl Stream<Item = io::Result<Connection>> {
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => {
+                        // The server sets it only for connections that it accepts itself.
+                        _ = stream.set_nodelay(true);
+                        let mut stopped = stopped.clone();
+                        let stopped = Box::pin(async move { _ = stopped.changed().await });
+                        if sender.send(Ok(Connection { stream, stopped, _place: place })).await.is_err() {
+                            return;
+                        }
+                    }
+                    // The process may be out of file descriptors for a while.
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept a connection");
+                        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                    }
+                },
+                () = sender.closed() => return,
+            }
+        }
+    });
+    Incoming(receiver)
+}
+
+struct Incoming(mpsc::Receiver<io::Result<Connection>>);
+
+impl Stream for Incoming {
+    type Item = io::Result<Connection>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(context)
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = ();
+
+    fn connect_info(&self) {}
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.stopped.as_mut().poll(context).is_ready() {
+            // It must not be polled again.
+            self.stopped = Box::pin(std::future::ready(()));
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

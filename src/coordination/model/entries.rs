@@ -1,0 +1,151 @@
+//! A model as a list of entries, from which an equal one can be made: what the embedded store keeps on disk.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::coordination::model::Model;
+use crate::coordination::model::history::{FIRST_REVISION, History, Logged};
+use crate::coordination::types::{KeyRange, KeyValue, LeaseId};
+
+/// A step on the way from nothing to a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// A lease was granted.
+    Granted { lease: LeaseId, ttl_seconds: i64 },
+    /// A lease ended, and its keys with it.
+    Ended { lease: LeaseId },
+    /// A revision was made.
+    Revision { revision: u64, changes: Vec<Redo> },
+    /// The history before a revision was given up.
+    Compacted { revision: u64 },
+    /// A key that there was at the revision of the base that follows.
+    Kept(KeyValue),
+    /// All that there was at a revision has come, and this is what that revision changed.
+    Base { revision: u64, changes: Vec<Redo> },
+}
+
+/// A change of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Redo {
+    Put(KeyValue),
+    Delete(Bytes),
+}
+
+/// Entries that cannot follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an entry does not fit to those before it")]
+pub(crate) struct Misfit;
+
+/// Makes a model from entries.
+#[derive(Debug, Default)]
+pub(crate) struct Rebuild {
+    model: Model,
+    kept: Vec<KeyValue>,
+}
+
+impl Rebuild {
+    /// Takes the next entry. Leases start with their whole time to live, at `now`.
+    pub(crate) fn take(&mut self, now: Duration, entry: Entry) -> Result<(), Misfit> {
+        let model = &mut self.model;
+        match entry {
+            Entry::Granted { lease, ttl_seconds } => {
+                model.grant(now, lease, ttl_seconds).map_err(|_| Misfit)?;
+            }
+            Entry::Ended { lease } => {
+                if !model.revoke(lease) {
+                    return Err(Misfit);
+                }
+            }
+            Entry::Revision { revision, changes } => model.redo(revision, changes)?,
+            Entry::Compacted { revision } => model.compact(revision).map_err(|_| Misfit)?,
+            Entry::Kept(entry) => self.kept.push(entry),
+            Entry::Base { revision, changes } => {
+                if model.revision() != FIRST_REVISION {
+                    return Err(Misfit);
+                }
+                for entry in &self.kept {
+                    model.leases.attach(entry.lease, &entry.key);
+                }
+                let logged = changes.into_iter().map(|change| logged(revision, change)).collect();
+                model.history = History::from_state(revision, std::mem::take(&mut self.kept), logged);
+            }
+        }
+        Ok(())
+    }
+
+    /// The model that all entries lead to.
+    pub(crate) fn finish(self) -> Result<Model, Misfit> {
+        if self.kept.is_empty() { Ok(self.model) } else { Err(Misfit) }
+    }
+}
+
+impl Model {
+    fn redo(&mut self, revision: u64, changes: Vec<Redo>) -> Result<(), Misfit> {
+        if revision != self.revision() + 1 || changes.is_empty() {
+            return Err(Misfit);
+        }
+        for change in changes {
+            let Logged { entry, deleted, .. } = logged(revision, change);
+            if entry.mod_revision != revision {
+                return Err(Misfit);
+            }
+            let (key, lease) = (entry.key.clone(), entry.lease);
+            let previous = self.history.redo(entry, deleted);
+            if let Some(previous) = previous {
+                self.leases.detach(previous.lease, &key);
+            }
+            self.leases.attach(lease, &key);
+        }
+        self.history.commit();
+        Ok(())
+    }
+
+    /// What a revision changed, as an entry.
+    pub(crate) fn revision_entry(&self, revision: u64) -> Entry {
+        Entry::Revision { revision, changes: self.redos(revision) }
+    }
+
+    fn redos(&self, revision: u64) -> Vec<Redo> {
+        let redo = |logged: &Logged| match logged.deleted {
+            true => Redo::Delete(logged.entry.key.clone()),
+            false => Redo::Put(logged.entry.clone()),
+        };
+        self.history.changes(revision).iter().map(redo).collect()
+    }
+
+    /// The shortest list of entries that leads here.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
+        let leases = self.leases.ids().filter_map(|lease| {
+            let ttl_seconds = self.leases.get(lease)?.ttl_seconds;
+            Some(Entry::Granted { lease, ttl_seconds })
+        });
+        let oldest = self.compacted();
+        let everything = KeyRange::between(Bytes::from_static(&[0]), Bytes::from_static(&[0]));
+        let kept: Vec<Entry> = match oldest {
+            0 => Vec::new(),
+            oldest => self.history.entries_at(&everything, oldest).cloned().map(Entry::Kept).collect(),
+        };
+        let base = (oldest > 0).then(|| Entry::Base { revision: oldest, changes: self.redos(oldest) });
+        let revisions =
+            (oldest.max(FIRST_REVISION) + 1..=self.revision()).map(|revision| self.revision_entry(revision));
+        leases.chain(kept).chain(base).chain(revisions)
+    }
+}
+
+fn logged(revision: u64, change: Redo) -> Logged {
+    match change {
+        Redo::Put(entry) => Logged { entry, deleted: false, previous: None },
+        Redo::Delete(key) => {
+            let entry = KeyValue {
+                key,
+                value: Bytes::new(),
+                create_revision: 0,
+                mod_revision: revision,
+                version: 0,
+                lease: LeaseId::default(),
+            };
+            Logged { entry, deleted: true, previous: None }
+        }
+    }
+}

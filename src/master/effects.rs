@@ -1,0 +1,54 @@
+//! What calls do to the state, as far as the log is concerned.
+
+use crate::wire::functions::Function;
+
+/// Whether a call may make a record.
+#[must_use]
+pub fn may_change(function: Function) -> bool {
+    use Function as F;
+    !matches!(
+        function,
+        F::ExistKey
+            | F::GetReplicaList
+            | F::BatchExistKey
+            | F::BatchGetReplicaList
+            | F::GetReplicaListByRegex
+            | F::QuerySegmentStatus
+            | F::QuerySegmentStatusById
+            | F::BatchQueryIp
+            | F::Ping
+            | F::ServiceReady
+            | F::GetStorageConfig
+            | F::GetFsdir
+            | F::QueryTask
+    )
+}
+
+/// Whether a call only ends something, so that with `durability: relaxed` it is answered before its record is durable. A
+/// call that tells somebody a range of bytes never is (R3).
+#[must_use]
+pub fn may_be_answered_early(function: Function) -> bool {
+    use Function as F;
+    matches!(
+        function,
+        F::PutEnd
+            | F::PutRevoke
+            | F::BatchPutEnd
+            | F::BatchPutRevoke
+            | F::UpsertEnd
+            | F::UpsertRevoke
+            | F::BatchUpsertEnd
+            | F::BatchUpsertRevoke
+            | F::CopyEnd
+            | F::CopyRevoke
+            | F::MoveEnd
+            | F::MoveRevoke
+            | F::DynamicReplicaCopyEnd
+            | F::DynamicReplicaCopyRevoke
+            | F::Remove
+            | F::BatchRemove
+            | F::BatchReplicaClear
+            | F::UnmountSegment
+            | F::GracefulUnmountSegment
+    )
+}

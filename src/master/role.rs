@@ -1,0 +1,205 @@
+//! The process of a master that replicates: a node and its driver, and around them the ports that are open in every
+//! role and the one that is open while this master leads.
+
+mod control;
+mod host;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::coordination::etcd::{Etcd, EtcdSettings, TlsFiles, User};
+use crate::coordination::types::LeaseId;
+use crate::engine::types::{LogTime, SequenceId};
+use crate::master::admin_api::{self, AdminApi};
+use crate::master::clock::Clock;
+use crate::master::current::{Current, Passage};
+use crate::master::flags::interface_address;
+use crate::master::http::{self, Health, Role};
+use crate::master::metrics::Metrics;
+use crate::master::peer::{self, PeerEvent, PeerFollower, PeerState};
+use crate::master::run::{StartError, admin, rpc_address, rules, serve_http};
+use crate::master::serving::Service;
+use crate::master::settings::Settings;
+use crate::master::settings::ha::{EtcdAccess, HaSettings, host_and_port};
+use crate::replication::driver::{Inputs, drive};
+use crate::replication::keys::Keys;
+use crate::replication::node::{self, Addresses, BootId, Input, Node};
+use crate::replication::time::MonotonicClock;
+
+use control::NodeControl;
+use host::{Bulletin, ProcessHost};
+
+/// How long a call to etcd may take. It is less than the lease holds, so that one that hangs does not cost it.
+const CALL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a hand-over may take before it is given up.
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the process waits for an orderly end after it was told to stop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Messages of peers that may wait.
+const PEER_MESSAGES: usize = 256;
+
+/// Runs a master that replicates until `stop` says so.
+pub(super) async fn run(
+    settings: &Settings,
+    ha: &HaSettings,
+    stop: watch::Receiver<bool>,
+) -> Result<(), StartError> {
+    let clock = MonotonicClock::start();
+    let wall = Clock::start();
+    let metrics = Metrics::new();
+    let http_listener = http::server::bind(&settings.http.host, settings.http.port).await?;
+    let peer_listener = http::server::bind(&ha.peer.host, ha.peer.port).await?;
+    let admin_api = AdminApi::bind(&ha.admin).await?;
+    let host = advertised_host(settings, ha)?;
+    let reached_at = |port: u16| host_and_port(&host, port);
+    let addresses = Addresses {
+        rpc: reached_at(ha.advertise.rpc_port),
+        http: reached_at(http_listener.local_addr()?.port()),
+        peer: reached_at(peer_listener.local_addr()?.port()),
+        admin: reached_at(admin_api.local_address()?.port()),
+    };
+    let etcd = Arc::new(Etcd::connect(etcd_settings(&ha.etcd)?)?);
+    let boot_id = BootId(getrandom::u64().map_err(StartError::Chance)?);
+    tracing::info!(name = ha.member_name, %boot_id, cluster = settings.cluster_id, "starting as a member");
+
+    let node = Node::new(
+        node::Settings {
+            name: ha.member_name.clone(),
+            boot_id,
+            keys: Keys::new(&settings.cluster_id),
+            addresses,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            leader_ttl: ha.leader_lease_ttl,
+            keep_alive: ha.keep_alive_interval,
+            call_timeout: CALL_TIMEOUT,
+            handover_timeout: HANDOVER_TIMEOUT,
+            rules: rules(settings),
+            queue_bytes: ha.queue_bytes,
+            wall: wall.now(),
+            seed: boot_id.0,
+        },
+        clock.now(),
+    );
+    let (inputs, received) = Inputs::channel();
+    let replica = Arc::clone(node.replica());
+    let (state, current) = watch::channel(Current {
+        engine: Arc::clone(&replica.engine),
+        clock: Clock::going_on(LogTime(0), std::time::Instant::now()),
+        health: Health {
+            role: Role::Standby,
+            state: "starting",
+            service_ready: false,
+            leader_address: None,
+            view_version: None,
+        },
+        connections: Arc::new(AtomicUsize::new(0)),
+        passage: Passage(Some((replica, clock))),
+    });
+    let (bulletin, bulletins) = watch::channel(Bulletin::new(&node, clock.now()));
+    let (applied, applied_here) = watch::channel(SequenceId(0));
+    let (peer_state, peer_states) = watch::channel(PeerState {
+        boot_id: boot_id.to_string(),
+        name: ha.member_name.clone(),
+        cluster_id: settings.cluster_id.clone(),
+        role: peer::Role::Standby,
+        term: crate::engine::types::Term(0),
+        lease: LeaseId(0),
+    });
+    let (peer_events, events) = mpsc::channel(PEER_MESSAGES);
+    let (peer_reports, reports) = mpsc::channel(PEER_MESSAGES);
+    let follower =
+        PeerFollower::start(ha.member_name.clone(), boot_id.to_string(), applied_here, peer_events);
+
+    let mut tasks = JoinSet::new();
+    // Everything but the node goes on until the node has stopped: it hands over first.
+    let (end, ended) = watch::channel(false);
+    tasks.spawn(peer::serve(peer_listener, peer_states, peer_reports, ended.clone()));
+    tasks.spawn(forward_events(events, inputs.clone()));
+    tasks.spawn(forward_reports(reports, inputs.clone()));
+    let admin = admin(settings, current, &metrics);
+    let control = Arc::new(NodeControl::new(ha, settings, boot_id, bulletins, inputs.clone(), clock));
+    let readable = admin_api::readable(control.clone());
+    let router = http::replicated_router(admin.clone(), Arc::clone(&metrics), readable);
+    serve_http(settings, http_listener, router, &admin, &mut tasks, &ended).await?;
+    let changes = http::changes(admin.clone(), Arc::clone(&metrics));
+    tasks.spawn(admin_api.serve(control.clone(), changes, settings.http.limits, ended.clone()));
+    let service = Service::new(settings, rpc_address(settings).await?, metrics);
+    let host = ProcessHost::new(service, ha, clock, inputs.clone(), follower, control.waiting())
+        .publishing(state, bulletin, applied, peer_state);
+
+    let mut driving = tokio::spawn(drive(node, etcd, inputs.clone(), received, clock, host));
+    let mut stop = stop;
+    let died = tokio::select! {
+        // Whoever could say so is gone: the same word.
+        _ = stop.wait_for(|stop| *stop) => false,
+        _ = &mut driving => true,
+    };
+    if !died {
+        inputs.send(Input::Stop).await;
+        if tokio::time::timeout(STOP_TIMEOUT, driving).await.is_err() {
+            tracing::warn!("etcd does not answer, ending without handing over");
+        }
+    }
+    let _ = end.send(true);
+    drop(inputs);
+    tasks.shutdown().await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// The host that others are told.
+fn advertised_host(settings: &Settings, ha: &HaSettings) -> Result<String, StartError> {
+    match (&ha.advertise.host, &settings.rpc.interface) {
+        (Some(host), _) => Ok(host.clone()),
+        (None, Some(name)) => match interface_address(name) {
+            Ok(address) => Ok(address.to_string()),
+            Err(source) => Err(StartError::Address { host: name.clone(), source }),
+        },
+        (None, None) => Ok(settings.rpc.address.clone()),
+    }
+}
+
+/// How etcd is spoken to.
+pub(crate) fn etcd_settings(access: &EtcdAccess) -> Result<EtcdSettings, StartError> {
+    let user = match &access.user {
+        None => None,
+        Some((name, path)) => {
+            let text = std::fs::read_to_string(path)
+                .map_err(|source| StartError::Password { path: path.clone(), source })?;
+            let password = text.lines().next().unwrap_or_default().to_owned();
+            Some(User { name: name.clone(), password })
+        }
+    };
+    let tls =
+        access.ca.clone().map(|ca| TlsFiles { ca, identity: access.identity.clone(), server_name: None });
+    Ok(EtcdSettings { tls, user, ..EtcdSettings::new(access.endpoints.clone()) })
+}
+
+async fn forward_events(mut events: mpsc::Receiver<PeerEvent>, inputs: Inputs) {
+    while let Some(event) = events.recv().await {
+        match event {
+            PeerEvent::Connected { boot_id, .. } => tracing::debug!(boot_id, "connected to the primary"),
+            PeerEvent::Dead { boot_id, lease } => {
+                if let Ok(boot_id) = BootId::try_from(boot_id) {
+                    inputs.send(Input::PeerDead { boot_id, lease }).await;
+                }
+            }
+        }
+    }
+}
+
+async fn forward_reports(mut reports: mpsc::Receiver<peer::PeerReport>, inputs: Inputs) {
+    while let Some(report) = reports.recv().await {
+        if let Ok(boot_id) = BootId::try_from(report.boot_id) {
+            let (name, applied) = (report.name, report.applied);
+            inputs.send(Input::PeerReport { name, boot_id, applied }).await;
+        }
+    }
+}

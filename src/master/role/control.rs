@@ -1,0 +1,262 @@
+//! A master that replicates, as the admin API sees it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::{oneshot, watch};
+
+use super::host::{Bulletin, Waiting};
+use crate::engine::types::LogTime;
+use crate::master::admin_api::{
+    Control, ControlError, Fault, Leader, Member, Pending, PromotionReport, Status, SwitchoverDone,
+};
+use crate::master::peer::Role;
+use crate::master::settings::Settings;
+use crate::master::settings::ha::HaSettings;
+use crate::replication::driver::Inputs;
+use crate::replication::node::status::{Activity, Promotion, Role as NodeRole};
+use crate::replication::node::{BootId, HandoverError, HandoverId, Input, MemberValue};
+use crate::replication::time::MonotonicClock;
+
+/// How long the new primary is waited for before the result of a switchover is told.
+const SUCCESSOR_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A node, as the admin API sees it.
+#[derive(Debug)]
+pub(super) struct NodeControl {
+    name: String,
+    cluster_id: String,
+    boot_id: BootId,
+    bulletins: watch::Receiver<Bulletin>,
+    inputs: Inputs,
+    clock: MonotonicClock,
+    waiting: Waiting,
+    next: AtomicU64,
+}
+
+impl NodeControl {
+    pub(super) fn new(
+        ha: &HaSettings,
+        settings: &Settings,
+        boot_id: BootId,
+        bulletins: watch::Receiver<Bulletin>,
+        inputs: Inputs,
+        clock: MonotonicClock,
+    ) -> Self {
+        Self {
+            name: ha.member_name.clone(),
+            cluster_id: settings.cluster_id.clone(),
+            boot_id,
+            bulletins,
+            inputs,
+            clock,
+            waiting: Waiting::default(),
+            next: AtomicU64::new(0),
+        }
+    }
+
+    /// Those who wait for the end of a hand-over.
+    pub(super) fn waiting(&self) -> Waiting {
+        Arc::clone(&self.waiting)
+    }
+}
+
+fn member(value: &MemberValue) -> Member {
+    Member {
+        name: value.name.clone(),
+        boot_id: value.boot_id.to_string(),
+        role: if value.role == "primary" { Role::Primary } else { Role::Standby },
+        rpc_address: value.addresses.rpc.clone(),
+        http_address: value.addresses.http.clone(),
+        peer_address: value.addresses.peer.clone(),
+        admin_address: value.addresses.admin.clone(),
+        applied: value.applied,
+        formats: value.formats.clone(),
+        version: value.version.clone(),
+    }
+}
+
+fn phase(activity: Activity) -> &'static str {
+    match activity {
+        Activity::CatchingUp => "catching up",
+        Activity::Following => "following",
+        Activity::Standing => "standing for election",
+        Activity::Promoting => "taking over",
+        Activity::Serving => "serving",
+        Activity::HandingOver => "handing over",
+        Activity::Leaving => "stepping down",
+        Activity::Stopped => "stopped",
+    }
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn wall_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, ms)
+}
+
+impl Control for NodeControl {
+    fn status(&self) -> Status {
+        let bulletin = self.bulletins.borrow().clone();
+        let Bulletin { status, replica, .. } = &bulletin;
+        let engine = &replica.engine;
+        let reading = engine.sequencer(LogTime(0)).reading();
+        let applied = engine.applied().0;
+        let durable = replica.gate.durable().0.max(status.durable.0);
+        let primary = status.role == NodeRole::Primary;
+        let ready = status.activity == Activity::Serving || (!primary && status.caught_up);
+        let log_now = bulletin.clock.map(|clock| clock.now());
+        let hold = log_now.map_or(0, |now| engine.hold_until().0.saturating_sub(now.0));
+        Status {
+            name: self.name.clone(),
+            boot_id: self.boot_id.to_string(),
+            cluster_id: self.cluster_id.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            role: if primary { Role::Primary } else { Role::Standby },
+            phase: phase(status.activity).to_owned(),
+            waits_for: waits_for(&bulletin).map(str::to_owned),
+            ready,
+            why_not_ready: (!ready).then(|| why_not_ready(&bulletin)),
+            term: status.term.0,
+            leader: bulletin.leader.as_ref().map(|name| Leader {
+                name: name.clone(),
+                address: bulletin.master_view.as_ref().map_or(String::new(), |(address, _)| address.clone()),
+            }),
+            applied,
+            durable_prefix: durable,
+            lag: durable.saturating_sub(applied),
+            caught_up: status.caught_up,
+            digest: format!("{:016x}", reading.digest.0),
+            hold_ms_left: hold,
+            lease_ms_left: status.lease_left.map_or(0, ms),
+            queue_bytes: replica.queue.bytes() as u64,
+            members: bulletin.members.iter().map(member).collect(),
+            promotion: status.promotion.map(|promotion| self.promotion(&promotion, &bulletin)),
+            faults: faults(&bulletin),
+        }
+    }
+
+    fn switchover(&self, to: Option<String>) -> Pending<Result<SwitchoverDone, ControlError>> {
+        let id = HandoverId(self.next.fetch_add(1, Ordering::Relaxed));
+        let (sender, receiver) = oneshot::channel();
+        self.waiting.lock().insert(id, sender);
+        let (inputs, from) = (self.inputs.clone(), self.name.clone());
+        let mut bulletins = self.bulletins.clone();
+        // It goes on when the caller has gone.
+        let task = tokio::spawn(async move {
+            let begun = Instant::now();
+            inputs.send(Input::Switchover { id, to }).await;
+            let leader = bulletins.borrow().leader.clone();
+            let to = match receiver.await {
+                Ok(Ok(to)) => to,
+                Ok(Err(error)) => return Err(control_error(error, leader)),
+                Err(_) => return Err(ControlError::GivenUp("this master is stopping".to_owned())),
+            };
+            let silent = begun.elapsed();
+            let leads = |bulletin: &Bulletin| {
+                bulletin.leader.as_ref().is_some_and(|leader| *leader != from)
+                    && bulletin.master_view.is_some()
+            };
+            let taken_over = tokio::time::timeout(SUCCESSOR_TIMEOUT, bulletins.wait_for(leads)).await;
+            match taken_over {
+                Ok(Ok(bulletin)) => Ok(SwitchoverDone {
+                    from: from.clone(),
+                    to: bulletin.leader.clone().unwrap_or(to),
+                    term: bulletin.status.term.0,
+                    unanswered_ms: ms(begun.elapsed()),
+                    total_ms: ms(begun.elapsed()),
+                }),
+                _ => Err(ControlError::GivenUp(format!(
+                    "handed over to {to} after {silent:?}, which did not begin to serve in time"
+                ))),
+            }
+        });
+        Box::pin(async move {
+            task.await.unwrap_or_else(|_| Err(ControlError::GivenUp("this master is stopping".to_owned())))
+        })
+    }
+}
+
+impl NodeControl {
+    fn promotion(&self, promotion: &Promotion, bulletin: &Bulletin) -> PromotionReport {
+        let report = bulletin.replica.engine.term_report();
+        PromotionReport {
+            term: promotion.term.0,
+            primary: self.name.clone(),
+            reason: promotion.reason.as_str().to_owned(),
+            at_ms: wall_ms().saturating_sub(ms(self.clock.now().since(promotion.at))),
+            total_ms: ms(promotion.total),
+            after_election_ms: ms(promotion.took),
+            objects: report.objects,
+            objects_removed: 0,
+            bytes_removed: 0,
+            inherited_clients: report.clients as u64,
+            hold_ms: report.hold_ms,
+        }
+    }
+}
+
+fn control_error(error: HandoverError, leader: Option<String>) -> ControlError {
+    match error {
+        HandoverError::NotPrimary => ControlError::NotPrimary { primary: leader },
+        HandoverError::Busy => ControlError::Busy,
+        HandoverError::AlreadyPrimary(name) => {
+            ControlError::NoTarget(format!("{name} is the primary already"))
+        }
+        HandoverError::NoTarget => ControlError::NoTarget(error.to_string()),
+        HandoverError::BadTarget(ref name) if name.is_empty() => ControlError::NoSuchMember(name.clone()),
+        HandoverError::BadTarget(_) => ControlError::NoTarget(error.to_string()),
+        HandoverError::Failed(_) | HandoverError::Deposed(_) => ControlError::GivenUp(error.to_string()),
+    }
+}
+
+fn waits_for(bulletin: &Bulletin) -> Option<&'static str> {
+    match bulletin.status.activity {
+        Activity::CatchingUp if bulletin.etcd_heard.is_none() => Some("etcd"),
+        Activity::CatchingUp => Some("the end of the log"),
+        Activity::Following if bulletin.leader.is_none() => Some("a primary"),
+        Activity::Standing | Activity::Promoting => Some("etcd"),
+        Activity::HandingOver => Some("the successor"),
+        Activity::Leaving => Some("clients to be sent away"),
+        Activity::Following | Activity::Serving | Activity::Stopped => None,
+    }
+}
+
+fn why_not_ready(bulletin: &Bulletin) -> String {
+    let reason = bulletin.status.trouble.clone();
+    reason.unwrap_or_else(|| match waits_for(bulletin) {
+        Some(what) => format!("{}: waits for {what}", phase(bulletin.status.activity)),
+        None => phase(bulletin.status.activity).to_owned(),
+    })
+}
+
+fn faults(bulletin: &Bulletin) -> Vec<Fault> {
+    let engine = &bulletin.replica.engine;
+    let doubts = engine.doubts();
+    let mut faults = Vec::new();
+    let mut note = |what: &str, count: u64, last: String| {
+        if count > 0 {
+            faults.push(Fault { what: what.to_owned(), count, last });
+        }
+    };
+    note(
+        "digests that did not match",
+        doubts.digest_mismatches,
+        doubts.digest_mismatch.map_or(String::new(), |id| format!("first at record {}", id.0)),
+    );
+    note(
+        "records that did not follow the last one about their object",
+        doubts.broken_chains,
+        doubts.broken_chain.map_or(String::new(), |broken| format!("first at record {}", broken.record.0)),
+    );
+    note(
+        "objects dropped because a record did not fit",
+        engine.sequencer(LogTime(0)).faults(),
+        String::new(),
+    );
+    note("states thrown away and built anew", u64::from(bulletin.status.rebuilds), String::new());
+    faults
+}

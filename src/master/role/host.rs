@@ -1,0 +1,238 @@
+//! What the process does for its node: opens and closes the port, follows the primary's process, and tells everybody
+//! in the process what the node is at.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{oneshot, watch};
+
+use crate::coordination::types::LeaseId;
+use crate::engine::types::{LogTime, SequenceId, Term};
+use crate::master::clock::Clock;
+use crate::master::current::{Current, Passage};
+use crate::master::http::{self, Health};
+use crate::master::peer::{self, PeerFollower, PeerState};
+use crate::master::service::Replication;
+use crate::master::serving::{Service, Serving};
+use crate::master::settings::ha::{Durability, HaSettings};
+use crate::replication::driver::{Host, Inputs};
+use crate::replication::node::status::{Activity, NodeStatus, Role};
+use crate::replication::node::{HandoverError, HandoverId, Input, MemberValue, Node, Peer};
+use crate::replication::replica::Replica;
+use crate::replication::time::{LogClock, Monotonic, MonotonicClock};
+
+/// How old what is told may be while nothing but numbers has changed.
+const NEWS_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Those who wait for the end of a hand-over.
+pub(super) type Waiting = Arc<Mutex<HashMap<HandoverId, oneshot::Sender<Result<String, HandoverError>>>>>;
+
+/// What a node is at, for the rest of the process.
+#[derive(Clone, Debug)]
+pub(super) struct Bulletin {
+    /// What it is at.
+    pub status: NodeStatus,
+    /// Who leads: its name.
+    pub leader: Option<String>,
+    /// Where clients are told to go, and the revision that created that key.
+    pub master_view: Option<(String, u64)>,
+    /// All members that it knows of.
+    pub members: Vec<MemberValue>,
+    /// The state.
+    pub replica: Arc<Replica>,
+    /// Log time while it leads.
+    pub clock: Option<Clock>,
+    /// When etcd was last heard from.
+    pub etcd_heard: Option<Monotonic>,
+}
+
+impl Bulletin {
+    pub(super) fn new(node: &Node, now: Monotonic) -> Self {
+        let view = node.view();
+        Self {
+            status: node.status(now),
+            leader: view.leader().map(|leader| leader.value.name.clone()),
+            master_view: view.master_view().cloned(),
+            members: view.members().values().cloned().collect(),
+            replica: Arc::clone(node.replica()),
+            clock: None,
+            etcd_heard: view.read_at(),
+        }
+    }
+}
+
+/// The process around a node.
+pub(super) struct ProcessHost<P> {
+    service: Service,
+    durability: Durability,
+    clock: MonotonicClock,
+    inputs: Inputs,
+    follower: PeerFollower,
+    waiting: Waiting,
+    serving: Option<Serving>,
+    log_clock: Option<Clock>,
+    told_at: Monotonic,
+    told: Option<(Activity, Term, Option<(String, u64)>, bool)>,
+    to: P,
+}
+
+/// Where the process is told what the node is at.
+pub(super) struct Publishing {
+    state: watch::Sender<Current>,
+    bulletin: watch::Sender<Bulletin>,
+    applied: watch::Sender<SequenceId>,
+    peer_state: watch::Sender<PeerState>,
+}
+
+impl ProcessHost<()> {
+    pub(super) fn new(
+        service: Service,
+        ha: &HaSettings,
+        clock: MonotonicClock,
+        inputs: Inputs,
+        follower: PeerFollower,
+        waiting: Waiting,
+    ) -> Self {
+        let durability = ha.durability;
+        let (serving, log_clock, told, told_at, to) = (None, None, None, Monotonic(0), ());
+        Self { service, durability, clock, inputs, follower, waiting, serving, log_clock, told_at, told, to }
+    }
+
+    pub(super) fn publishing(
+        self,
+        state: watch::Sender<Current>,
+        bulletin: watch::Sender<Bulletin>,
+        applied: watch::Sender<SequenceId>,
+        peer_state: watch::Sender<PeerState>,
+    ) -> ProcessHost<Publishing> {
+        ProcessHost {
+            service: self.service,
+            durability: self.durability,
+            clock: self.clock,
+            inputs: self.inputs,
+            follower: self.follower,
+            waiting: self.waiting,
+            serving: self.serving,
+            log_clock: self.log_clock,
+            told_at: self.told_at,
+            told: self.told,
+            to: Publishing { state, bulletin, applied, peer_state },
+        }
+    }
+}
+
+impl ProcessHost<Publishing> {
+    fn tell(&self, input: Input) {
+        let inputs = self.inputs.clone();
+        // The node's own task must never wait for room among its inputs.
+        tokio::spawn(async move { inputs.send(input).await });
+    }
+
+    /// Tells everybody, at once if more than numbers has changed.
+    fn publish(&mut self, node: &Node) {
+        let now = self.clock.now();
+        let bulletin = Bulletin { clock: self.log_clock, ..Bulletin::new(node, now) };
+        self.told_at = now;
+        let status = &bulletin.status;
+        let serves = self.serving.is_some() && status.activity == Activity::Serving;
+        let health = Health {
+            role: if status.role == Role::Primary { http::Role::Leader } else { http::Role::Standby },
+            state: state_word(status),
+            service_ready: serves,
+            leader_address: bulletin.master_view.as_ref().map(|(address, _)| address.clone()),
+            view_version: bulletin
+                .master_view
+                .as_ref()
+                .map(|(_, revision)| i64::try_from(*revision).unwrap_or(i64::MAX)),
+        };
+        let connections = self.serving.as_ref().map(|serving| Arc::clone(&serving.connections));
+        let clock = self.log_clock.unwrap_or_else(|| Clock::going_on(LogTime(0), std::time::Instant::now()));
+        self.to.state.send_replace(Current {
+            engine: Arc::clone(&bulletin.replica.engine),
+            clock,
+            health,
+            connections: connections.unwrap_or_else(|| Arc::new(AtomicUsize::new(0))),
+            passage: Passage(Some((Arc::clone(&bulletin.replica), self.clock))),
+        });
+        let (term, lease) = match (status.role, node.view().leader()) {
+            (Role::Primary, Some(leader)) if leader.term == status.term => (leader.term, leader.lease),
+            _ => (Term(0), LeaseId(0)),
+        };
+        self.to.peer_state.send_if_modified(|state| {
+            let role = if term == Term(0) { peer::Role::Standby } else { peer::Role::Primary };
+            let changed = (state.role, state.term, state.lease) != (role, term, lease);
+            (state.role, state.term, state.lease) = (role, term, lease);
+            changed
+        });
+        self.to.bulletin.send_replace(bulletin);
+    }
+}
+
+/// The state in the reference's words.
+fn state_word(status: &NodeStatus) -> &'static str {
+    match status.activity {
+        Activity::CatchingUp => "catching_up",
+        Activity::Following | Activity::Leaving | Activity::Stopped => "standby",
+        Activity::Standing => "candidate",
+        Activity::Promoting => "recovering",
+        Activity::Serving | Activity::HandingOver => "serving",
+    }
+}
+
+impl Host for ProcessHost<Publishing> {
+    fn open(&mut self, replica: Arc<Replica>, clock: LogClock, _term: Term) {
+        let (from, since) = clock.start();
+        let log_clock = Clock::going_on(from, self.clock.instant(since));
+        let engine = Arc::clone(&replica.engine);
+        let replication = Replication { replica, clock: self.clock, durability: self.durability };
+        match self.service.open(engine, log_clock, Some(replication)) {
+            Ok(serving) => {
+                self.serving = Some(serving);
+                self.log_clock = Some(log_clock);
+                self.tell(Input::Opened);
+            }
+            Err(error) => self.tell(Input::OpenFailed(error.to_string())),
+        }
+    }
+
+    fn close(&mut self) {
+        // From here on nobody gets at the state over HTTP either.
+        self.to.state.send_modify(|current| current.health.service_ready = false);
+        let Some(serving) = self.serving.take() else { return self.tell(Input::Closed { quiet: true }) };
+        self.log_clock = None;
+        let inputs = self.inputs.clone();
+        tokio::spawn(async move {
+            let quiet = serving.close().await;
+            inputs.send(Input::Closed { quiet }).await;
+        });
+    }
+
+    fn follow(&mut self, peer: Option<Peer>) {
+        match peer {
+            Some(peer) => self.follower.follow(&peer.address, &peer.boot_id.to_string(), peer.lease),
+            None => self.follower.leave(),
+        }
+    }
+
+    fn handed_over(&mut self, id: HandoverId, result: Result<String, HandoverError>) {
+        if let Some(waiting) = self.waiting.lock().remove(&id) {
+            // Whoever asked may have hung up.
+            let _ = waiting.send(result);
+        }
+    }
+
+    fn changed(&mut self, node: &Node) {
+        let applied = node.replica().engine.applied();
+        self.to.applied.send_if_modified(|told| std::mem::replace(told, applied) != applied);
+        let now = self.clock.now();
+        let status = node.brief();
+        let told = Some((status.0, status.1, node.view().master_view().cloned(), self.serving.is_some()));
+        if told != self.told || now.since(self.told_at) >= NEWS_INTERVAL {
+            self.told = told;
+            self.publish(node);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The driver: carries out what a node commands, with real time and a real etcd. It decides nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::MissedTickBehavior;
+
+use super::node::{Command, HandoverError, HandoverId, Input, Node, Peer, TICK, WatchId};
+use super::replica::Replica;
+use super::time::{LogClock, MonotonicClock};
+use crate::coordination::etcd::Etcd;
+use crate::engine::types::Term;
+
+/// How many inputs may wait. Whoever brings more waits, which slows watches down rather than filling memory.
+const INPUTS: usize = 256;
+
+/// What the process around a node does for it.
+pub trait Host: Send {
+    /// Serves clients from this state. Answers with [`Input::Opened`] or [`Input::OpenFailed`].
+    fn open(&mut self, replica: Arc<Replica>, clock: LogClock, term: Term);
+
+    /// Serves clients no longer. Answers with [`Input::Closed`].
+    fn close(&mut self);
+
+    /// Keeps a connection to the process that leads.
+    fn follow(&mut self, peer: Option<Peer>);
+
+    /// A hand-over has ended.
+    fn handed_over(&mut self, id: HandoverId, result: Result<String, HandoverError>);
+
+    /// The node may have changed.
+    fn changed(&mut self, node: &Node);
+}
+
+/// The way into a node.
+#[derive(Clone, Debug)]
+pub struct Inputs(mpsc::Sender<Input>);
+
+impl Inputs {
+    /// The way in, and what has to be given to [`drive`].
+    #[must_use]
+    pub fn channel() -> (Self, mpsc::Receiver<Input>) {
+        let (sender, receiver) = mpsc::channel(INPUTS);
+        (Self(sender), receiver)
+    }
+
+    /// Tells the node. Nothing happens if it has ended.
+    pub async fn send(&self, input: Input) {
+        let _ = self.0.send(input).await;
+    }
+}
+
+/// Runs a node until it has stopped.
+pub async fn drive(
+    mut node: Node,
+    etcd: Arc<Etcd>,
+    inputs: Inputs,
+    mut received: mpsc::Receiver<Input>,
+    clock: MonotonicClock,
+    mut host: impl Host,
+) {
+    let mut watches: HashMap<WatchId, AbortHandle> = HashMap::new();
+    let mut tick = tokio::time::interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        for command in node.take_commands() {
+            match command {
+                Command::Call { call, request, timeout } => {
+                    let (etcd, inputs) = (Arc::clone(&etcd), inputs.clone());
+                    tokio::spawn(async move {
+                        let result = etcd.call(request, timeout).await;
+                        inputs.send(Input::Answer { call, result }).await;
+                    });
+                }
+                Command::Watch { watch, request } => {
+                    let mut events = etcd.watch(request);
+                    let inputs = inputs.clone();
+                    let task = tokio::spawn(async move {
+                        while let Some(event) = events.recv().await {
+                            inputs.send(Input::Watch { watch, event }).await;
+                        }
+                    });
+                    watches.insert(watch, task.abort_handle());
+                }
+                Command::Unwatch { watch } => {
+                    if let Some(task) = watches.remove(&watch) {
+                        task.abort();
+                    }
+                }
+                Command::Open { replica, clock, term } => host.open(replica, clock, term),
+                Command::Close => host.close(),
+                Command::FollowPeer(peer) => host.follow(peer),
+                Command::HandedOver { id, result } => host.handed_over(id, result),
+                Command::Stopped => {
+                    host.changed(&node);
+                    return watches.into_values().for_each(|task| task.abort());
+                }
+            }
+        }
+        host.changed(&node);
+        let replica = Arc::clone(node.replica());
+        let input = tokio::select! {
+            Some(input) = received.recv() => input,
+            () = replica.queue.appended() => Input::Queued,
+            _ = tick.tick() => Input::Tick,
+        };
+        node.handle(clock.now(), input);
+        // Whatever else has arrived meanwhile is dealt with before anything is done about it.
+        for _ in 0..INPUTS {
+            let Ok(input) = received.try_recv() else { break };
+            node.handle(clock.now(), input);
+        }
+    }
+}

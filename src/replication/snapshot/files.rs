@@ -1,0 +1,148 @@
+//! Snapshots in a directory, by the number of their last record.
+
+use std::fs::{self, File};
+use std::io::{BufReader, BufWriter};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::format::{read_from, walk, write_to};
+use super::{FileError, FormatError, Header};
+use crate::engine::rules::Rules;
+use crate::engine::types::SequenceId;
+use crate::engine::{Engine, Log};
+use crate::replication::batch::Latest;
+
+const SUFFIX: &str = ".snapshot";
+/// What a file is called until it is whole.
+const PARTIAL: &str = ".partial";
+
+/// A snapshot that was written.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// The file.
+    pub path: PathBuf,
+    /// What it says of itself.
+    pub header: Header,
+    /// Its length.
+    pub bytes: u64,
+    /// For how long nothing could be applied.
+    pub held: Duration,
+}
+
+/// A snapshot that was found to be good.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The file.
+    pub path: PathBuf,
+    /// What it says of itself.
+    pub header: Header,
+}
+
+/// Writes the state as it is after the batch `at` to a new file in `dir`, which is made if it is not there.
+pub fn write(dir: &Path, engine: &Engine, at: &Latest) -> Result<Written, FileError> {
+    fs::create_dir_all(dir).map_err(|source| io(dir, source))?;
+    let path = dir.join(format!("{:020}{SUFFIX}", at.last.0));
+    let partial = with_suffix(&path, PARTIAL);
+    let written = write_partial(&partial, engine, at);
+    if written.is_err() {
+        // Whether or not it can be removed, it has no name that anybody looks for.
+        let _ = fs::remove_file(&partial);
+    }
+    let (header, held) = written?;
+    let bytes = fs::metadata(&partial).map_err(|source| io(&partial, source))?.len();
+    fs::rename(&partial, &path).map_err(|source| io(&path, source))?;
+    sync_dir(dir)?;
+    Ok(Written { path, header, bytes, held })
+}
+
+fn write_partial(partial: &Path, engine: &Engine, at: &Latest) -> Result<(Header, Duration), FileError> {
+    let wrong = |why| FileError::Wrong { path: partial.into(), why };
+    let file = File::create(partial).map_err(|source| io(partial, source))?;
+    let mut out = BufWriter::new(&file);
+    let start = Instant::now();
+    let header = write_to(&mut out, engine, at).map_err(wrong)?;
+    let held = start.elapsed();
+    drop(out);
+    file.sync_all().map_err(|source| io(partial, source))?;
+    let read_back = check(partial)?;
+    if read_back == header { Ok((header, held)) } else { Err(wrong(FormatError::Header)) }
+}
+
+/// Reads a file to its end and makes sure that it is whole.
+pub fn check(path: &Path) -> Result<Header, FileError> {
+    walk(&mut open(path)?, |_, _| Ok(())).map_err(|why| FileError::Wrong { path: path.into(), why })
+}
+
+/// Reads a file into a state whose later records go to `log`.
+pub fn restore(path: &Path, rules: Rules, log: Option<Box<dyn Log>>) -> Result<(Header, Engine), FileError> {
+    read_from(&mut open(path)?, rules, log).map_err(|why| FileError::Wrong { path: path.into(), why })
+}
+
+/// The snapshots of a directory by their last record, newest first, whole or not. None if there is no directory.
+pub fn list(dir: &Path) -> Result<Vec<(SequenceId, PathBuf)>, FileError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => return Err(io(dir, source)),
+    };
+    let mut all = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|source| io(dir, source))?;
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
+        let number = number.filter(|digits| digits.len() == 20).and_then(|digits| digits.parse().ok());
+        all.extend(number.map(|number| (SequenceId(number), entry.path())));
+    }
+    all.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(all)
+}
+
+/// The newest snapshot that is whole. Those that are not are handed to `refused`, with what is wrong with them.
+pub fn newest_good(dir: &Path, mut refused: impl FnMut(FileError)) -> Result<Option<Found>, FileError> {
+    for (number, path) in list(dir)? {
+        match check(&path) {
+            Ok(header) if header.at.last == number => return Ok(Some(Found { path, header })),
+            Ok(header) => {
+                let why = FormatError::Position { found: header.at.last, said: number };
+                refused(FileError::Wrong { path, why });
+            }
+            Err(error) => refused(error),
+        }
+    }
+    Ok(None)
+}
+
+/// Removes all snapshots but the newest `keep`, and what is left of those that were never finished.
+pub fn prune(dir: &Path, keep: usize) -> Result<(), FileError> {
+    for (_, path) in list(dir)?.into_iter().skip(keep) {
+        fs::remove_file(&path).map_err(|source| io(&path, source))?;
+    }
+    let unfinished = format!("{SUFFIX}{PARTIAL}");
+    let Ok(entries) = fs::read_dir(dir) else { return Ok(()) };
+    for entry in entries.flatten() {
+        if entry.file_name().to_str().is_some_and(|name| name.ends_with(&unfinished)) {
+            fs::remove_file(entry.path()).map_err(|source| io(&entry.path(), source))?;
+        }
+    }
+    Ok(())
+}
+
+fn open(path: &Path) -> Result<BufReader<File>, FileError> {
+    let file = File::open(path).map_err(|source| io(path, source))?;
+    Ok(BufReader::with_capacity(1 << 20, file))
+}
+
+/// A new name is only there for sure when the directory is on disk, too.
+fn sync_dir(dir: &Path) -> Result<(), FileError> {
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|source| io(dir, source))
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn io(path: &Path, source: std::io::Error) -> FileError {
+    FileError::Io { path: path.into(), source }
+}

@@ -1,0 +1,192 @@
+//! The bytes of a snapshot: a header, chunks, an end. Each has its own checksum, and that of a chunk covers its place,
+//! so that a chunk that is missing, repeated or of another file is noticed.
+
+use std::io::{ErrorKind, Read, Write};
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use super::{Damage, FORMAT, FormatError, Header};
+use crate::engine::digest::Digest;
+use crate::engine::packing::{Reader, put_word};
+use crate::engine::rules::Rules;
+use crate::engine::snapshot::Restore;
+use crate::engine::types::{LogTime, SequenceId, Term};
+use crate::engine::{Engine, Log};
+use crate::replication::batch::{Checksum, Latest, LogId};
+
+const MAGIC: [u8; 4] = *b"MKSN";
+const HEADER: usize = 56;
+/// Lengths and checksum before the bytes of a chunk.
+const CHUNK_HEADER: usize = 16;
+/// No chunk is longer: the state is cut much finer, but an item stays whole.
+const MAX_CHUNK: usize = 16 << 20;
+
+/// Writes the state as it is after the batch `at`. Nothing is applied meanwhile.
+pub fn write_to(out: &mut impl Write, engine: &Engine, at: &Latest) -> Result<Header, FormatError> {
+    let sequencer = engine.sequencer(LogTime(0));
+    let reading = sequencer.reading();
+    if reading.sequence_id != at.last {
+        return Err(FormatError::Position { found: reading.sequence_id, said: at.last });
+    }
+    let header = Header { at: *at, digest: reading.digest };
+    let bytes = header_bytes(&header);
+    out.write_all(&bytes)?;
+    let mut sums = Sums::new(&bytes);
+    let mut packed = Vec::new();
+    sequencer.snapshot(|chunk| {
+        packed.clear();
+        packed.resize(CHUNK_HEADER + lz4_flex::block::get_maximum_output_size(chunk.len()), 0);
+        let length = lz4_flex::block::compress_into(chunk, &mut packed[CHUNK_HEADER..]);
+        match length {
+            Ok(length) if length < chunk.len() => packed.truncate(CHUNK_HEADER + length),
+            _ => {
+                packed.truncate(CHUNK_HEADER);
+                packed.extend_from_slice(chunk);
+            }
+        }
+        let stored = packed.len() - CHUNK_HEADER;
+        let lengths = (chunk.len() as u64) << 32 | stored as u64;
+        let sum = sums.chunk(lengths, &packed[CHUNK_HEADER..]);
+        packed[..8].copy_from_slice(&lengths.to_le_bytes());
+        packed[8..CHUNK_HEADER].copy_from_slice(&sum.to_le_bytes());
+        out.write_all(&packed)
+    })?;
+    drop(sequencer);
+    for word in [0, sums.chunks, sums.all] {
+        out.write_all(&word.to_le_bytes())?;
+    }
+    out.flush()?;
+    Ok(header)
+}
+
+/// Reads a snapshot into a state whose later records go to `log`.
+pub fn read_from(
+    from: &mut impl Read,
+    rules: Rules,
+    log: Option<Box<dyn Log>>,
+) -> Result<(Header, Engine), FormatError> {
+    let mut restore = Restore::new(rules, log);
+    let header =
+        walk(from, |chunk, bytes| restore.chunk(bytes).map_err(|why| FormatError::State { chunk, why }))?;
+    let engine = restore.finish().map_err(FormatError::Whole)?;
+    let reading = engine.sequencer(LogTime(0)).reading();
+    if reading.sequence_id != header.at.last || reading.digest != header.digest {
+        return Err(FormatError::Position { found: reading.sequence_id, said: header.at.last });
+    }
+    Ok((header, engine))
+}
+
+/// Reads a snapshot to its end and hands every whole chunk, unpacked, to `visit`.
+pub(super) fn walk(
+    from: &mut impl Read,
+    mut visit: impl FnMut(u64, &[u8]) -> Result<(), FormatError>,
+) -> Result<Header, FormatError> {
+    let mut bytes = [0; HEADER];
+    read_exact(from, &mut bytes, FormatError::Foreign)?;
+    let header = read_header(&bytes)?;
+    let mut sums = Sums::new(&bytes);
+    let (mut stored, mut unpacked) = (Vec::new(), Vec::new());
+    loop {
+        let chunk = sums.chunks;
+        let lengths = read_word(from, chunk)?;
+        if lengths == 0 {
+            break;
+        }
+        let damaged = |why| FormatError::Chunk { chunk, why };
+        let (raw, length) = ((lengths >> 32) as usize, lengths as u32 as usize);
+        if raw > MAX_CHUNK || length > raw || length == 0 {
+            return Err(damaged(Damage::Length));
+        }
+        let said = read_word(from, chunk)?;
+        stored.resize(length, 0);
+        read_exact(from, &mut stored, FormatError::Short(chunk))?;
+        if sums.chunk(lengths, &stored) != said {
+            return Err(damaged(Damage::Checksum));
+        }
+        if length == raw {
+            visit(chunk, &stored)?;
+            continue;
+        }
+        unpacked.resize(raw, 0);
+        match lz4_flex::block::decompress_into(&stored, &mut unpacked) {
+            Ok(length) if length == raw => visit(chunk, &unpacked)?,
+            _ => return Err(damaged(Damage::Packing)),
+        }
+    }
+    if (read_word(from, sums.chunks)?, read_word(from, sums.chunks)?) != (sums.chunks, sums.all) {
+        return Err(FormatError::Trailer(sums.chunks));
+    }
+    match from.read(&mut [0])? {
+        0 => Ok(header),
+        _ => Err(FormatError::Long),
+    }
+}
+
+/// The checksums of chunks, each over its place and bytes; and over all of them.
+struct Sums {
+    chunks: u64,
+    all: u64,
+}
+
+impl Sums {
+    fn new(header: &[u8]) -> Self {
+        Self { chunks: 0, all: xxh3_64(header) }
+    }
+
+    fn chunk(&mut self, lengths: u64, bytes: &[u8]) -> u64 {
+        let sum = xxh3_64_with_seed(bytes, lengths ^ self.chunks.rotate_left(20));
+        self.chunks += 1;
+        self.all = xxh3_64_with_seed(&sum.to_le_bytes(), self.all);
+        sum
+    }
+}
+
+fn header_bytes(header: &Header) -> Vec<u8> {
+    let Header { at: Latest { log, term, last, checksum }, digest } = *header;
+    let mut out = Vec::with_capacity(HEADER);
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&FORMAT.to_le_bytes());
+    for word in [log.0, term.0, last.0, checksum.0, digest.0] {
+        put_word(&mut out, word);
+    }
+    let sum = xxh3_64(&out);
+    put_word(&mut out, sum);
+    out
+}
+
+fn read_header(bytes: &[u8; HEADER]) -> Result<Header, FormatError> {
+    let wrong = |_| FormatError::Header;
+    let mut from = Reader::new(bytes);
+    let start = from.word().map_err(wrong)?.to_le_bytes();
+    if start[..4] != MAGIC {
+        return Err(FormatError::Foreign);
+    }
+    let format = start[4..].iter().rev().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
+    if format != FORMAT {
+        return Err(FormatError::Format(format));
+    }
+    let mut word = || from.word().map_err(wrong);
+    let header = Header {
+        at: Latest {
+            log: LogId(word()?),
+            term: Term(word()?),
+            last: SequenceId(word()?),
+            checksum: Checksum(word()?),
+        },
+        digest: Digest(word()?),
+    };
+    if word()? == xxh3_64(&bytes[..HEADER - 8]) { Ok(header) } else { Err(FormatError::Header) }
+}
+
+fn read_word(from: &mut impl Read, chunks: u64) -> Result<u64, FormatError> {
+    let mut bytes = [0; 8];
+    read_exact(from, &mut bytes, FormatError::Short(chunks))?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+fn read_exact(from: &mut impl Read, bytes: &mut [u8], short: FormatError) -> Result<(), FormatError> {
+    from.read_exact(bytes).map_err(|error| match error.kind() {
+        ErrorKind::UnexpectedEof => short,
+        _ => error.into(),
+    })
+}
