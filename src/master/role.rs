@@ -101,6 +101,7 @@ pub(super) async fn run(
         },
         connections: Arc::new(AtomicUsize::new(0)),
         passage: Passage(Some((replica, clock))),
+        node: None,
     });
     let (bulletin, bulletins) = watch::channel(Bulletin::new(&node, clock.now()));
     let (applied, applied_here) = watch::channel(SequenceId(0));

@@ -479,6 +479,9 @@ impl Node {
 
     /// The state is thrown away and built anew from the log.
     fn start_over(&mut self) {
+        let watch = self.following.watch();
+        self.unwatch(watch);
+        self.following.rebuilds += 1;
         self.replica = Replica::new(self.settings.rules.clone(), self.settings.queue_bytes);
         self.following.reset(Position::default());
     }

@@ -156,6 +156,7 @@ impl ProcessHost<Publishing> {
             health,
             connections: connections.unwrap_or_else(|| Arc::new(AtomicUsize::new(0))),
             passage: Passage(Some((Arc::clone(&bulletin.replica), self.clock))),
+            node: Some(status.clone()),
         });
         let (term, lease) = match (status.role, node.view().leader()) {
             (Role::Primary, Some(leader)) if leader.term == status.term => (leader.term, leader.lease),

@@ -38,7 +38,7 @@ impl Node {
     /// Stands if nobody leads and this node could.
     pub(super) fn stand(&mut self, now: Monotonic) {
         let Some(gone_at) = self.view.gone_at() else { return };
-        let ready = self.view.is_known() && self.following.is_live() && now >= self.stand_after;
+        let ready = self.view.is_known() && self.following.is_caught_up() && now >= self.stand_after;
         let another = self.view.successor().is_some_and(|name| name != self.settings.name);
         if !ready || self.stopping || (another && now.since(gone_at) < PREFERENCE) {
             return;

@@ -224,7 +224,13 @@ impl Node {
         let super::Phase::Leading(reign) = &self.phase else { return };
         let mine = self.view.leader.as_ref().is_some_and(|leader| leader.term == reign.term);
         // A view from before the election says nothing about it.
-        if !mine && self.view.revision >= reign.term.0 {
+        if mine || self.view.revision < reign.term.0 {
+            return;
+        }
+        // A watch may be quicker than the answer to the transaction that it tells of.
+        if reign.handover.as_ref().is_some_and(|handover| handover.is_deleting()) {
+            self.finish_handover(now);
+        } else {
             self.leave(now, "the election key is gone".to_owned());
         }
     }
