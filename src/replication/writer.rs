@@ -107,11 +107,7 @@ impl Writer {
         let compare = vec![mine, unchanged];
         #[cfg(feature = "planted")]
         let compare = if planted::active(Bug::SkipFence) { compare[1..].to_vec() } else { compare };
-        let txn = Txn {
-            compare,
-            success,
-            failure: vec![get(self.keys.election()), get(self.keys.latest())],
-        };
+        let txn = Txn { compare, success, failure: vec![get(self.keys.election()), get(self.keys.latest())] };
         let after = End {
             log: self.end.log,
             last: sealed.header.last,

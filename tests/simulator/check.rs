@@ -7,10 +7,10 @@ use moonkeeper::engine::types::{LogTime, SequenceId, Term};
 use moonkeeper::replication::node::status::{Activity, NodeStatus, Role};
 use moonkeeper::replication::replica::Replica;
 
+use super::Sim;
 use super::plan::MS;
 use super::serving::Parked;
 use super::truth::{Ending, Seen};
-use super::Sim;
 
 /// What a primary was after a record that was not in the log yet.
 pub struct Ahead {
@@ -63,7 +63,8 @@ impl Sim {
         let now = self.clock(index);
         let Some(node) = &self.masters[index].node else { return };
         let sequencer = node.replica().engine.sequencer(LogTime(0));
-        let (applied, digest, faults) = (node.replica().engine.applied(), sequencer.digest(), sequencer.faults());
+        let (applied, digest, faults) =
+            (node.replica().engine.applied(), sequencer.digest(), sequencer.faults());
         drop(sequencer);
         if self.masters[index].compared == Some((applied.0, digest.0)) {
             return;
@@ -107,7 +108,8 @@ impl Sim {
         let shared = self.truth.shared(term, applied);
         let ours = self.truth.term_of(shared) == Some(term);
         if !ours || shared < durable || applied.0 > durable.0 + 1 {
-            let what = format!("opened in {term:?} at {applied:?}, {durable:?} durable, {shared:?} in the log");
+            let what =
+                format!("opened in {term:?} at {applied:?}, {durable:?} durable, {shared:?} in the log");
             self.fail(("INV-4", what));
         }
     }
@@ -135,7 +137,7 @@ impl Sim {
         }
         for (key, seen) in &facts.reads {
             let expected = self.truth.seen_at(key.as_bytes(), shared);
-            if !expected.alike(seen) {
+            if expected != *seen {
                 let text = what(&format!("{key} was {seen:?}, in the log it is {expected:?}"));
                 broken.get_or_insert(("INV-3", text));
             }

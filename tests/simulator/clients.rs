@@ -248,7 +248,8 @@ impl Sim {
                 }
             }
             360..400 if !doubtful => {
-                let kind = if self.chance.percent(50) { ReplicationKind::Copy } else { ReplicationKind::Move };
+                let kind =
+                    if self.chance.percent(50) { ReplicationKind::Copy } else { ReplicationKind::Move };
                 Op::Copy { key, kind, target: format!("segment-{}", self.chance.below(4)) }
             }
             0..400 => Op::Exist(key),
@@ -354,7 +355,8 @@ impl Sim {
             self.masters.iter().position(|master| address.starts_with(format!("{}:", master.name).as_bytes()))
         });
         let anybody = self.chance.below(MASTERS as u64) as usize;
-        self.clients[client].target = if self.chance.percent(85) { named.unwrap_or(anybody) } else { anybody };
+        self.clients[client].target =
+            if self.chance.percent(85) { named.unwrap_or(anybody) } else { anybody };
         // Another primary asks for it anyway; one that came back does, too.
         self.clients[client].next_ping = self.now;
     }

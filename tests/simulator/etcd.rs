@@ -201,7 +201,9 @@ impl Sim {
                 self.end_watch(of, watch);
                 let broken = WatchEvent::Broken("connection reset".into());
                 self.after(1, Event::WatchTells { to: of, watch, event: broken });
-            } else if let Some(index) = self.etcd.watches.iter().position(|other| other.watch == watch && other.of == of) {
+            } else if let Some(index) =
+                self.etcd.watches.iter().position(|other| other.watch == watch && other.of == of)
+            {
                 self.tell(index);
             }
         }

@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 
 use moonkeeper::coordination::types::{Op, Request};
 use moonkeeper::engine::types::{LogTime, Term};
-use moonkeeper::replication::node::{
-    Addresses, BootId, CallId, Command, Input, Node, Peer, Settings, TICK,
-};
+use moonkeeper::replication::node::{Addresses, BootId, CallId, Command, Input, Node, Peer, Settings, TICK};
 use moonkeeper::replication::time::Monotonic;
 
 use super::chance::Chance;
@@ -88,8 +86,12 @@ impl Sim {
         self.masters[index].boot += 1;
         let process = self.process(index);
         let address = |kind: &str| format!("{}:{kind}", self.masters[index].name);
-        let addresses =
-            Addresses { rpc: address("rpc"), http: address("http"), peer: address("peer"), admin: address("admin") };
+        let addresses = Addresses {
+            rpc: address("rpc"),
+            http: address("http"),
+            peer: address("peer"),
+            admin: address("admin"),
+        };
         // Nobody's wall clock is right.
         let wall = 1_700_000_000_000 + self.chance.below(4_000_000_000);
         let settings = Settings {
@@ -272,7 +274,8 @@ impl Sim {
         let (name, applied) = (master.name.clone(), node.replica().engine.applied());
         let leader = peer.boot_id;
         let boot = Self::boot_id(self.process(index));
-        let to = (0..self.masters.len()).map(|other| self.process(other)).find(|to| Self::boot_id(*to) == leader);
+        let to =
+            (0..self.masters.len()).map(|other| self.process(other)).find(|to| Self::boot_id(*to) == leader);
         if let Some(to) = to {
             let delay = self.plan.delay;
             self.after(delay, Event::Report { to, name, boot, applied });
@@ -289,7 +292,9 @@ impl Sim {
     }
 }
 
-fn brief(result: &Result<moonkeeper::coordination::types::Response, moonkeeper::coordination::types::Failure>) -> String {
+fn brief(
+    result: &Result<moonkeeper::coordination::types::Response, moonkeeper::coordination::types::Failure>,
+) -> String {
     use moonkeeper::coordination::types::Response;
     match result {
         Ok(Response::Txn { revision, succeeded, .. }) => format!("txn {succeeded} at {revision}"),

@@ -3,10 +3,10 @@
 //!
 //! Nothing here reads a clock or a source of chance but the seed's, so a seed is a run: same seed, same trace.
 
-mod check;
 #[path = "../engine/chance.rs"]
 #[allow(dead_code)] // shared with other tests, which use more of it
 mod chance;
+mod check;
 mod claims;
 mod clients;
 mod etcd;
@@ -81,25 +81,83 @@ pub struct Process {
 pub enum Event {
     Tick(Process),
     /// A request reaches etcd; nobody waits for the answer of one that came twice.
-    Arrive { from: Process, call: Option<CallId>, request: Request },
-    Answer { to: Process, call: CallId, result: Result<Response, Failure> },
-    Timeout { to: Process, call: CallId },
-    WatchBegins { from: Process, watch: WatchId, request: WatchRequest },
-    WatchTells { to: Process, watch: WatchId, event: WatchEvent },
+    Arrive {
+        from: Process,
+        call: Option<CallId>,
+        request: Request,
+    },
+    Answer {
+        to: Process,
+        call: CallId,
+        result: Result<Response, Failure>,
+    },
+    Timeout {
+        to: Process,
+        call: CallId,
+    },
+    WatchBegins {
+        from: Process,
+        watch: WatchId,
+        request: WatchRequest,
+    },
+    WatchTells {
+        to: Process,
+        watch: WatchId,
+        event: WatchEvent,
+    },
     /// Watches of a master go on.
-    Unstall { master: usize },
-    Opened { to: Process, serial: u64 },
-    Closing { to: Process },
-    Closed { to: Process },
-    Report { to: Process, name: String, boot: BootId, applied: SequenceId },
-    Dead { to: Process, boot: BootId, lease: LeaseId },
-    Upkeep { of: Process, serial: u64 },
-    Resume { master: usize },
-    Boot { master: usize },
-    Step { client: usize },
-    Call { client: usize, number: u64, master: usize, op: Op },
-    Reply { client: usize, number: u64, reply: Reply },
-    GiveUp { client: usize, number: u64 },
+    Unstall {
+        master: usize,
+    },
+    Opened {
+        to: Process,
+        serial: u64,
+    },
+    Closing {
+        to: Process,
+    },
+    Closed {
+        to: Process,
+    },
+    Report {
+        to: Process,
+        name: String,
+        boot: BootId,
+        applied: SequenceId,
+    },
+    Dead {
+        to: Process,
+        boot: BootId,
+        lease: LeaseId,
+    },
+    Upkeep {
+        of: Process,
+        serial: u64,
+    },
+    Resume {
+        master: usize,
+    },
+    Boot {
+        master: usize,
+    },
+    Step {
+        client: usize,
+    },
+    Call {
+        client: usize,
+        number: u64,
+        master: usize,
+        op: Op,
+    },
+    Reply {
+        client: usize,
+        number: u64,
+        reply: Reply,
+    },
+    GiveUp {
+        client: usize,
+        number: u64,
+    },
     Fault,
     Calm,
     /// From here to the end is enough for everybody to catch up.

@@ -150,7 +150,8 @@ fn rules(chance: &mut Chance) -> Rules {
         eviction_ratio: 0.05 + chance.below(20) as f64 / 100.0,
         discard_timeout: 1_000 + chance.below(4_000),
         release_timeout: 4_000 + chance.below(16_000),
-        strategy: [Strategy::Random, Strategy::FreeRatioFirst, Strategy::LocalFirst][chance.below(3) as usize],
+        strategy: [Strategy::Random, Strategy::FreeRatioFirst, Strategy::LocalFirst]
+            [chance.below(3) as usize],
         ..Rules::default()
     }
 }

@@ -235,9 +235,10 @@ impl Sim {
                 }
                 answer.map(|_| Reply::Started)
             }
-            Op::End { key, .. } => {
-                engine.sequencer(now).end(uuid, key.as_bytes(), ReplicaTypes::Memory, None).map(|()| Reply::Done)
-            }
+            Op::End { key, .. } => engine
+                .sequencer(now)
+                .end(uuid, key.as_bytes(), ReplicaTypes::Memory, None)
+                .map(|()| Reply::Done),
             Op::Revoke { key, .. } => {
                 engine.sequencer(now).revoke(uuid, key.as_bytes(), ReplicaTypes::Memory).map(|()| Reply::Done)
             }

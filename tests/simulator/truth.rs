@@ -33,13 +33,6 @@ impl Seen {
         (object.id, readable.map(|replica| bytes_of(replica, object.size)).collect())
     }
 
-    pub fn alike(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Readable(a, _), Self::Readable(b, _)) => a == b,
-            (a, b) => a == b,
-        }
-    }
-
     /// The answer to a read.
     pub fn answer(answer: Result<(ObjectId, Vec<Bytes>), ErrorCode>) -> Self {
         match answer {
@@ -205,7 +198,8 @@ impl Truth {
                 self.batch(now, &entry.key, &entry.value)
             }
             Change::Put(entry) if entry.key == self.keys.latest() => {
-                let latest = Latest::from_bytes(&entry.value).map_err(|error| ("INV-1", error.to_string()))?;
+                let latest =
+                    Latest::from_bytes(&entry.value).map_err(|error| ("INV-1", error.to_string()))?;
                 let fits = latest.last == self.last && latest.checksum == self.checksum;
                 if fits { Ok(()) } else { Err(("INV-2", format!("{latest:?} does not end the log"))) }
             }

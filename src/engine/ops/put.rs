@@ -11,6 +11,8 @@ use crate::engine::state::Sequencer;
 use crate::engine::types::{Answer, ErrorCode, ObjectId, SequenceId, Uuid};
 
 use super::find::Found;
+#[cfg(feature = "planted")]
+use crate::replication::planted::{self, Bug};
 
 /// How an object is to be written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -191,6 +193,8 @@ impl Sequencer<'_> {
             replicas: object.replicas().cloned().collect(),
         });
         match seen {
+            #[cfg(feature = "planted")]
+            Some(started) if planted::active(Bug::AnswerStartEarly) => Answer::ok(started, SequenceId(0)),
             Some(started) => Answer::ok(started, id),
             None => Answer::refuse(ErrorCode::INTERNAL_ERROR, id),
         }
