@@ -7,7 +7,7 @@
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-up: ## one master on the loopback, in the foreground (RPC_PORT, METRICS_PORT, ARGS)
+up: ## three masters on this machine, in the foreground (ARGS go to `moonkeeper up`)
 	@scripts/up $(ARGS)
 
 test: ## everything; installs what it needs into the cache folder first

@@ -26,6 +26,7 @@ Commands:
   master      serve Mooncake clients; takes the flags of mooncake_master
   status      who leads a cluster, who follows and how closely, what is wrong
   switchover  let another master lead
+  oplog       look into the log of a cluster
   bench       make load for a master and say what it took
   help        print this text
 
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         Some("up") => cli::up::main(&args[1..]),
         Some("status") => cli::status::main(&args[1..]),
         Some("switchover") => cli::switchover::main(&args[1..]),
+        Some("oplog") => cli::oplog::main(&args[1..]),
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");
             ExitCode::SUCCESS

@@ -7,9 +7,10 @@ mod chance;
 #[path = "replication_codec/records.rs"]
 mod records;
 
+use bytes::Bytes;
 use chance::Chance;
-use moonkeeper::engine::record::Record;
-use moonkeeper::engine::types::{LogTime, ObjectId, SequenceId, Term};
+use moonkeeper::engine::record::{ObjectRef, Place, Record, Start};
+use moonkeeper::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Term};
 use moonkeeper::replication::batch::{
     Batch, BatchError, Body, Checksum, Latest, LogId, MAX_BODY, MAX_RECORDS, Sealed, seal,
 };
@@ -235,4 +236,47 @@ proptest! {
         }
         prop_assert!(read <= bytes.len());
     }
+}
+
+/// What a put costs: `cargo test --release --test replication_codec the_cost -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn the_cost_of_a_put() {
+    const PUTS: u64 = 1_000_000;
+    let (mut body, mut batches, mut raw) = (Body::default(), Vec::new(), 0);
+    let (mut encoding, mut sealing) = (std::time::Duration::ZERO, std::time::Duration::ZERO);
+    let keys: Vec<String> = (0..1000_u64)
+        .map(|nth| format!("model-a/{:016x}", nth.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+        .collect();
+    let mut from = std::time::Instant::now();
+    for nth in 0..PUTS {
+        let places = [Place { segment: SegmentNumber(3), offset: nth * 65536 }];
+        let start = Start { key: keys[nth as usize % 1000].as_bytes(), places: &places, ..records::plain() };
+        let object = ObjectRef { id: ObjectId(nth * 2), after: SequenceId(nth * 2) };
+        let at = LogTime(1_700_000_000_000 + nth / 100);
+        for record in [Record::PutStart(start), Record::End { object, checksum: None }] {
+            if !body.try_push(at, &record) {
+                encoding += from.elapsed();
+                from = std::time::Instant::now();
+                raw += body.len();
+                batches.push(sealed(&body).bytes);
+                sealing += from.elapsed();
+                from = std::time::Instant::now();
+                body.clear();
+                assert!(body.try_push(at, &record));
+            }
+        }
+    }
+    let start = std::time::Instant::now();
+    let opened: Vec<Batch> = batches.iter().map(|bytes| Batch::open(bytes).unwrap()).collect();
+    let opening = start.elapsed();
+    let start = std::time::Instant::now();
+    let mut records = 0;
+    opened.iter().for_each(|batch| batch.each(|_, _, _| records += 1));
+    let kept: usize = batches.iter().map(Bytes::len).sum();
+    println!(
+        "{records} records: encode {encoding:?}, seal {sealing:?}, open {opening:?}, each {:?}",
+        start.elapsed()
+    );
+    println!("{raw} bytes before compression, {kept} after, {} batches", batches.len());
 }

@@ -36,10 +36,6 @@ pub fn main(args: &[String]) -> ExitCode {
     };
     start_logs(&settings.log);
     end_on_panic();
-    if settings.ha.is_some() {
-        tracing::error!("--enable_ha is not built into this program yet");
-        return ExitCode::FAILURE;
-    }
     for warning in warnings {
         tracing::warn!("{}", warning.0);
     }

@@ -5,6 +5,7 @@ mod ask;
 pub mod bench;
 mod etcd_options;
 pub mod master;
+pub mod oplog;
 mod parent;
 pub mod status;
 pub mod switchover;

@@ -16,7 +16,8 @@ use crate::master::current::{Current, CurrentState, Passage};
 use crate::master::describe::PROTOCOL;
 use crate::master::http::{AdminView, Answer, BufferInfo, Health, SegmentInfo, ViewError};
 use crate::master::metadata_server::{MetadataError, MetadataStore, Stored, is_exclusive};
-use crate::master::metrics::{Gauges, Metrics, SegmentGauges};
+use crate::master::metrics::{Gauges, Metrics, ReplicationGauges, SegmentGauges};
+use crate::replication::node::status::{Activity, Role};
 use crate::wire::functions::Function;
 
 /// The state as people and their tools see it.
@@ -91,7 +92,25 @@ impl AdminView for Admin {
 
     fn gauges(&self) -> Gauges {
         let mut names: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-        let Current { engine, clock, connections, .. } = self.current();
+        let Current { engine, clock, connections, passage, node, .. } = self.current();
+        let replication = passage.0.zip(node).map(|((replica, monotonic), node)| {
+            let (gate, now) = (&replica.gate, monotonic.now());
+            let primary = node.role == Role::Primary;
+            let hold = if primary { engine.hold_until().0.saturating_sub(clock.now().0) } else { 0 };
+            ReplicationGauges {
+                primary,
+                ready: node.activity == Activity::Serving || (!primary && node.caught_up),
+                term: node.term.0,
+                durable: gate.durable().0,
+                queue_bytes: replica.queue.bytes() as u64,
+                commit: gate.writing_for(now),
+                lease_left: gate.deadline().since(now),
+                hold_left: Duration::from_millis(hold),
+                promotion: node.promotion.map(|promotion| promotion.total),
+                digest_mismatches: engine.doubts().digest_mismatches,
+                rebuilds: u64::from(node.rebuilds),
+            }
+        });
         for segment in engine.segments() {
             let entry = names.entry(text(&segment.name)).or_default();
             entry.0 += segment.used();
@@ -119,7 +138,8 @@ impl AdminView for Admin {
             sequence_id: reading.sequence_id.0,
             digest: reading.digest.0,
             tasks: (reading.tasks_pending as u64, reading.tasks_processing as u64),
-            uptime: Duration::from_millis(clock.uptime_ms()),
+            uptime: self.metrics.started.elapsed(),
+            replication,
         }
     }
 
@@ -260,7 +280,11 @@ mod tests {
     use crate::master::clock::Clock;
 
     fn admin(entries: usize, bytes: usize) -> Admin {
-        let engine = Arc::new(Engine::new(Rules::default()));
+        admin_of(Engine::new(Rules::default()), entries, bytes)
+    }
+
+    fn admin_of(engine: Engine, entries: usize, bytes: usize) -> Admin {
+        let engine = Arc::new(engine);
         let (_, current) =
             tokio::sync::watch::channel(Current::alone(engine, Clock::start(), Arc::default()));
         Admin { current, metrics: Metrics::new(), metadata_limits: MetadataLimits { entries, bytes } }
@@ -282,6 +306,30 @@ mod tests {
         assert_eq!(store.delete(b"a").await, Ok(false));
         assert_eq!(put(&store, "c", "1234567890123").await, Ok(Stored::Updated));
         assert_eq!(put(&store, "c", "12345678901234").await, Err(MetadataError::Full));
+    }
+
+    #[derive(Debug)]
+    struct Forgetful;
+
+    impl crate::engine::Log for Forgetful {
+        fn append(
+            &self,
+            _: types::SequenceId,
+            _: types::LogTime,
+            record: &crate::engine::record::Record<'_>,
+        ) {
+            assert!(record.size_bound() <= crate::engine::bounds::MAX_RECORD);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_value_fits_into_a_record_if_there_is_a_log() {
+        let large = Bytes::from(vec![b'x'; MAX_LOGGED_VALUE + 1]);
+        let lone = admin(9, usize::MAX);
+        assert_eq!(lone.put(b"a", large.clone()).await, Ok(Stored::Updated));
+        let logged = admin_of(Engine::with_log(Rules::default(), Box::new(Forgetful)), 9, usize::MAX);
+        assert_eq!(logged.put(b"a", large.clone()).await, Err(MetadataError::TooLarge));
+        assert_eq!(logged.put(&[b'k'; 4096], large.slice(1..)).await, Ok(Stored::Updated));
     }
 
     #[tokio::test]

@@ -31,10 +31,4 @@ impl Clock {
     pub fn now(&self) -> LogTime {
         LogTime(self.start_ms + self.started.elapsed().as_millis() as u64)
     }
-
-    /// Milliseconds since the start.
-    #[must_use]
-    pub fn uptime_ms(&self) -> u64 {
-        self.started.elapsed().as_millis() as u64
-    }
 }

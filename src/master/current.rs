@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::engine::types::SequenceId;
 use crate::master::clock::Clock;
 use crate::master::http::{Health, Role};
+use crate::replication::node::status::NodeStatus;
 use crate::replication::replica::Replica;
 use crate::replication::time::MonotonicClock;
 
@@ -25,6 +26,8 @@ pub struct Current {
     pub connections: Arc<AtomicUsize>,
     /// What every answer passes.
     pub passage: Passage,
+    /// What the node is at, if there is one.
+    pub node: Option<NodeStatus>,
 }
 
 /// Where the current state is read.
@@ -41,7 +44,7 @@ impl Current {
             leader_address: None,
             view_version: None,
         };
-        Self { engine, clock, health, connections, passage: Passage(None) }
+        Self { engine, clock, health, connections, passage: Passage(None), node: None }
     }
 }
 

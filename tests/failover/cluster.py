@@ -153,7 +153,7 @@ class Masters:
 
         def serving():
             for each in self.all:
-                assert each.process is None or each.process.poll() in (None, -9, -15), (
+                assert each.process is None or each.process.poll() in (None, 0, -9, -15), (
                     f"{each.name} ended with {each.process.returncode}: {each.folder}"
                 )
             primary = self.primary()

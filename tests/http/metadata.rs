@@ -6,19 +6,17 @@ use moonkeeper::engine::Engine;
 use moonkeeper::engine::rules::Rules;
 use moonkeeper::master::admin::{Admin, MetadataLimits};
 use moonkeeper::master::clock::Clock;
+use moonkeeper::master::current::Current;
 use moonkeeper::master::metadata_server::router;
 use moonkeeper::master::metrics::Metrics;
 
 use super::support::{LIMITS, Server, check_recorded, start};
 
 async fn serve(max_entries: usize, max_bytes: usize) -> Server {
-    let admin = Admin {
-        engine: Arc::new(Engine::new(Rules::default())),
-        clock: Clock::start(),
-        metrics: Metrics::new(),
-        connections: Arc::default(),
-        metadata_limits: MetadataLimits { entries: max_entries, bytes: max_bytes },
-    };
+    let engine = Arc::new(Engine::new(Rules::default()));
+    let (_, current) = tokio::sync::watch::channel(Current::alone(engine, Clock::start(), Arc::default()));
+    let metadata_limits = MetadataLimits { entries: max_entries, bytes: max_bytes };
+    let admin = Admin { current, metrics: Metrics::new(), metadata_limits };
     start(router(Arc::new(admin)), LIMITS).await
 }
 

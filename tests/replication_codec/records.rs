@@ -60,7 +60,8 @@ fn object(id: u64, after: u64) -> ObjectRef {
     ObjectRef { id: ObjectId(id), after: SequenceId(after) }
 }
 
-fn plain() -> Start<'static> {
+/// A put that asks for nothing special.
+pub fn plain() -> Start<'static> {
     Start {
         key: b"a key",
         client: WRITER,

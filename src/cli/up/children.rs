@@ -19,9 +19,6 @@ use crate::cli::parent;
 /// would make them wait for the lease to run out.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest pause, for a master that dies again and again.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-
 /// A master that lives shorter than this cannot start.
 const QUICK: Duration = Duration::from_secs(3);
 
@@ -140,14 +137,15 @@ impl Children {
     pub(super) fn bury(&mut self, exit: &Exit) -> Fate {
         let child = &mut self.children[exit.at];
         let pid = child.pid.take().unwrap_or_default();
-        let quick = child.started.elapsed() < QUICK;
+        // Who is killed could have gone on; who ends by itself so soon will do so again.
+        let by_itself = !exit.status.as_ref().is_ok_and(|status| status.signal().is_some());
+        let quick = by_itself && child.started.elapsed() < QUICK;
         child.quick_deaths = if quick { child.quick_deaths + 1 } else { 0 };
         let what = format!("{} (pid {pid}) {}", child.plan.name, describe(&exit.status));
         if child.quick_deaths >= TOO_MANY {
             return Fate::Hopeless(format!("{what} and cannot start:\n{}", tail(&child.plan.log)));
         }
-        let pause = PAUSE.saturating_mul(1 << child.quick_deaths.min(5)).min(LONGEST_PAUSE);
-        let pause = if quick { pause } else { PAUSE };
+        let pause = PAUSE.saturating_mul(1 << child.quick_deaths);
         child.restart = Some(Instant::now() + pause);
         Fate::Again(format!("{what}; it starts again in {} s", pause.as_secs()))
     }

@@ -39,7 +39,7 @@ impl Folder {
     /// A file with an admin token, made anew.
     pub(super) fn token(&self) -> io::Result<PathBuf> {
         let mut bytes = [0; TOKEN_BYTES];
-        getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+        getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
         let token = bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
         let path = self.path.join("token");
         match std::fs::remove_file(&path) {

@@ -34,38 +34,37 @@ pub(super) fn line(sights: &[Sight]) -> String {
     parts.join("  |  ")
 }
 
-/// What is worth a line of its own: roles that changed, and masters that have become ready or are no longer.
+/// What is worth a line of its own: roles that changed, and standbys that have become ready or are no longer.
 pub(super) fn changes(before: &[Sight], now: &[Sight]) -> Vec<String> {
     let mut lines = Vec::new();
     for sight in now {
         let Some(status) = &sight.status else { continue };
         let old = before.iter().find(|old| old.name == sight.name).and_then(|old| old.status.as_ref());
-        let new_process = old.is_none_or(|old| old.boot_id != status.boot_id);
-        let new_role = old.is_none_or(|old| old.role != status.role) || new_process;
-        if new_role && status.role == Role::Primary {
-            let how = status.promotion.as_ref().map(|report| {
-                format!(", {}, {} objects, took {} ms", report.reason, report.objects, report.total_ms)
-            });
-            lines.push(format!(
-                "{} is primary (term {}{})",
-                status.name,
-                status.term,
-                how.unwrap_or_default()
-            ));
-        } else if new_role && status.role == Role::Standby {
-            lines.push(format!("{} is standby, at record {}", status.name, status.applied));
-        } else if let Some(old) = old
-            && old.ready
-            && !status.ready
-        {
-            let why =
-                status.why_not_ready.as_deref().or(status.waits_for.as_deref()).unwrap_or(&status.phase);
-            lines.push(format!("{} is not ready: {why}", status.name));
-        } else if old.is_some_and(|old| !old.ready) && status.ready {
-            lines.push(format!("{} is ready, at record {}", status.name, status.applied));
+        let old = old.filter(|old| old.boot_id == status.boot_id);
+        match (old.and_then(settled), settled(status)) {
+            (old, new) if old == new => {}
+            (_, Some(Role::Primary)) => {
+                let how = status.promotion.as_ref().map(|report| {
+                    format!(", {}, {} objects, took {} ms", report.reason, report.objects, report.total_ms)
+                });
+                let how = how.unwrap_or_default();
+                lines.push(format!("{} is primary (term {}{how})", status.name, status.term));
+            }
+            (_, Some(_)) => lines.push(format!("{} is standby, at record {}", status.name, status.applied)),
+            // Whoever is about to lead, or has just ceased to, is told of when that is done.
+            (Some(Role::Standby), None) if status.role == Role::Standby => {
+                let why = status.why_not_ready.as_deref().or(status.waits_for.as_deref());
+                lines.push(format!("{} is not ready: {}", status.name, why.unwrap_or(&status.phase)));
+            }
+            (_, None) => {}
         }
     }
     lines
+}
+
+/// The role of a master that is ready in it.
+fn settled(status: &Status) -> Option<Role> {
+    status.ready.then_some(status.role)
 }
 
 /// Prints lines, and keeps the moving one below them where there is a terminal.
@@ -159,6 +158,12 @@ mod tests {
         behind.status.as_mut().unwrap().why_not_ready = Some("rebuilding".into());
         let lines = changes(std::slice::from_ref(&a), std::slice::from_ref(&behind));
         assert_eq!(lines, ["a is not ready: rebuilding"]);
-        assert_eq!(changes(&[behind], &[a]), ["a is ready, at record 7"]);
+        assert_eq!(changes(&[behind], std::slice::from_ref(&a)), ["a is standby, at record 7"]);
+        // Who takes over is told of when it serves.
+        let mut between = b.clone();
+        between.status.as_mut().unwrap().ready = false;
+        let was = Sight { name: "b".into(), ..a };
+        assert_eq!(changes(&[was], std::slice::from_ref(&between)), Vec::<String>::new());
+        assert_eq!(changes(&[between], &[b]), ["b is primary (term 0)"]);
     }
 }

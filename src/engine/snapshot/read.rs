@@ -12,7 +12,7 @@ use crate::engine::extents::Extents;
 use crate::engine::object::{Extra, Object, Replica, ReplicaId, ReplicaStatus};
 use crate::engine::packing::{Malformed, Reader};
 use crate::engine::record::{DynamicLease, ReplicationKind, SoftPin};
-use crate::engine::reign::Reign;
+use crate::engine::reign::{Reign, TermReport};
 use crate::engine::rules::Rules;
 use crate::engine::segment::{Segment, SegmentSpec, SegmentStatus};
 use crate::engine::shard::{KeyHash, SHARDS};
@@ -138,6 +138,16 @@ impl Restore {
         };
         core.next_segment = from.narrow()?;
         core.faults = from.number()?;
+        core.report = TermReport {
+            term: Term(from.number()?),
+            began: SequenceId(from.number()?),
+            objects: from.number()?,
+            bytes: from.number()?,
+            hold_ms: from.number()?,
+            clients: from.narrow()?,
+            segments: from.narrow()?,
+            reservations: from.narrow()?,
+        };
         core.digest.add(digest::reign(&core.reign));
         self.said = Some(Digest(from.word()?));
         Ok(())

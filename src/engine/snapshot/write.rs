@@ -9,7 +9,7 @@ use crate::engine::core::{Discarded, Mounted, Processing};
 use crate::engine::object::{ClientNumber, Extra, Object, Replica, ReplicaId};
 use crate::engine::packing::{put_bytes, put_difference, put_number, put_uuid, put_word};
 use crate::engine::record::{DynamicLease, SoftPin};
-use crate::engine::reign::Reign;
+use crate::engine::reign::{Reign, TermReport};
 use crate::engine::segment::Segment;
 use crate::engine::state::Sequencer;
 use crate::engine::task::{Replication, Task, TaskStatus};
@@ -91,6 +91,15 @@ impl Sequencer<'_> {
             put_number(out, number.into());
         }
         put_number(out, core.faults);
+        // What people read about the term, for as long as it lasts.
+        let TermReport { term, began, clients, segments, objects, bytes, reservations, hold_ms } =
+            core.report;
+        for number in [term.0, began.0, objects, bytes, hold_ms] {
+            put_number(out, number);
+        }
+        for number in [clients, segments, reservations] {
+            put_number(out, number as u64);
+        }
         put_word(out, core.digest.0);
     }
 

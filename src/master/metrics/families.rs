@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 
-use super::gauges::{Gauges, resident_bytes};
+use super::gauges::{Gauges, ReplicationGauges, resident_bytes};
 use super::reference::{ABSENT_COUNTERS, ABSENT_GAUGES, BATCHES, SINGLES};
 use super::rpc::RpcCounts;
 use super::{Counters, Metrics};
@@ -24,6 +24,9 @@ pub(super) fn collect(metrics: &Metrics, gauges: &Gauges) -> Vec<MetricFamily> {
         families.counter(name, help, 0);
     }
     families.ours(metrics, gauges);
+    if let Some(replication) = &gauges.replication {
+        families.replication(replication, gauges.sequence_id);
+    }
     families.0
 }
 
@@ -147,6 +150,44 @@ impl Families {
         for (name, help, counter) in table {
             self.counter(name, help, counter.load(Relaxed));
         }
+    }
+
+    fn replication(&mut self, gauges: &ReplicationGauges, applied: u64) {
+        let lag = gauges.durable.saturating_sub(applied);
+        for (name, help, value) in [
+            ("moonkeeper_primary", "Whether this master leads", f64::from(u8::from(gauges.primary))),
+            ("moonkeeper_ready", "Whether it serves, or could at once", f64::from(u8::from(gauges.ready))),
+            ("moonkeeper_term", "The term that it knows of", gauges.term as f64),
+            ("moonkeeper_durable_prefix", "The last record known to be durable", gauges.durable as f64),
+            ("moonkeeper_applied", "The last record applied", applied as f64),
+            ("moonkeeper_lag_records", "Durable records that are not applied yet", lag as f64),
+            ("moonkeeper_queue_bytes", "Bytes of records that wait for etcd", gauges.queue_bytes as f64),
+            (
+                "moonkeeper_commit_seconds",
+                "For how long the batch on its way has been",
+                gauges.commit.as_secs_f64(),
+            ),
+            (
+                "moonkeeper_lease_seconds",
+                "For how long it may serve without hearing from etcd",
+                gauges.lease_left.as_secs_f64(),
+            ),
+            (
+                "moonkeeper_lease_hold_seconds",
+                "For how long nothing is evicted or removed after a takeover",
+                gauges.hold_left.as_secs_f64(),
+            ),
+        ] {
+            self.gauge(name, help, value);
+        }
+        if let Some(took) = gauges.promotion {
+            let help = "How long the last promotion of this master took";
+            self.gauge("moonkeeper_promotion_seconds", help, took.as_secs_f64());
+        }
+        let help = "Digests of the primary that did not match";
+        self.counter("moonkeeper_digest_mismatch_total", help, gauges.digest_mismatches);
+        let help = "States that were thrown away and built anew";
+        self.counter("moonkeeper_rebuilds_total", help, gauges.rebuilds);
     }
 
     fn ours(&mut self, metrics: &Metrics, gauges: &Gauges) {

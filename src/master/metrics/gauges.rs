@@ -31,6 +31,35 @@ pub struct Gauges {
     pub tasks: (u64, u64),
     /// Time since the process started.
     pub uptime: Duration,
+    /// What a master that replicates knows besides.
+    pub replication: Option<ReplicationGauges>,
+}
+
+/// A reading of a master that replicates.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct ReplicationGauges {
+    /// Whether it leads.
+    pub primary: bool,
+    /// Whether it serves, or could at once.
+    pub ready: bool,
+    /// The term.
+    pub term: u64,
+    /// The durable prefix as far as it knows.
+    pub durable: u64,
+    /// Bytes of records that wait to be durable.
+    pub queue_bytes: u64,
+    /// How long the batch on its way has been.
+    pub commit: Duration,
+    /// How long it may serve without hearing from etcd.
+    pub lease_left: Duration,
+    /// How long nothing is evicted or removed (R6).
+    pub hold_left: Duration,
+    /// How long its last promotion took.
+    pub promotion: Option<Duration>,
+    /// Digests that did not match.
+    pub digest_mismatches: u64,
+    /// How often the state was thrown away and built anew.
+    pub rebuilds: u64,
 }
 
 /// One segment name.

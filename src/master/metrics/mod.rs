@@ -15,7 +15,7 @@ mod summary;
 use std::sync::Arc;
 
 pub use counters::{Counters, ValueSizes};
-pub use gauges::{Gauges, SegmentGauges};
+pub use gauges::{Gauges, ReplicationGauges, SegmentGauges};
 pub use report::report;
 pub use rpc::{RpcCounts, RpcMetrics};
 pub use summary::Summary;
@@ -31,6 +31,26 @@ pub struct Metrics {
     pub counters: Counters,
     /// How large the values of new objects are.
     pub value_sizes: ValueSizes,
+    /// When the process began.
+    pub started: Started,
+}
+
+/// When the process began.
+#[derive(Debug)]
+pub struct Started(std::time::Instant);
+
+impl Default for Started {
+    fn default() -> Self {
+        Self(std::time::Instant::now())
+    }
+}
+
+impl Started {
+    /// The time since then.
+    #[must_use]
+    pub fn elapsed(&self) -> std::time::Duration {
+        self.0.elapsed()
+    }
 }
 
 impl Metrics {

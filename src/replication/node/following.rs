@@ -9,6 +9,8 @@ use crate::coordination::types::{
 };
 use crate::replication::batch::Latest;
 use crate::replication::follower::{Offered, Position};
+#[cfg(feature = "planted")]
+use crate::replication::planted::{self, Bug};
 use crate::replication::time::Monotonic;
 
 /// Batches in one page: four MiB at most.
@@ -28,8 +30,13 @@ pub(super) struct Following {
     stage: Stage,
     /// Why it cannot get on, for people.
     pub trouble: Option<String>,
+    /// Why this node must not lead although it follows, for people: its state is not what the primary says, and comes
+    /// out the same when it is built anew.
+    pub doubt: Option<String>,
     /// The state was thrown away because it could not be vouched for: so often.
     pub rebuilds: u32,
+    /// It was thrown away because of a doubt before.
+    doubted: bool,
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +65,11 @@ impl Following {
     /// Whether the end of the log was reached and its growth is told.
     pub(super) fn is_live(&self) -> bool {
         matches!(self.stage, Stage::Live { .. })
+    }
+
+    /// Whether this node could lead.
+    pub(super) fn is_caught_up(&self) -> bool {
+        self.is_live() && self.doubt.is_none()
     }
 
     pub(super) fn watch(&self) -> Option<WatchId> {
@@ -154,6 +166,9 @@ impl Node {
                 Offered::Damaged(reason) | Offered::Foreign(reason) => return self.stuck(now, reason),
             }
         }
+        if self.doubts() {
+            return;
+        }
         if page.more {
             return self.read_page(revision, end);
         }
@@ -163,6 +178,8 @@ impl Node {
             return self.stuck(now, format!("the log ends at {last}, but its batches at {applied}"));
         }
         self.following.trouble = None;
+        #[cfg(feature = "planted")]
+        let revision = revision + u64::from(planted::active(Bug::WatchLate));
         let request = WatchRequest {
             range: self.settings.keys.batches(),
             from_revision: revision + 1,
@@ -196,6 +213,29 @@ impl Node {
             }
             WatchEvent::Compacted { .. } | WatchEvent::Broken(_) => self.read_log(),
         }
+    }
+
+    /// Whether the state was found not to be what the log says, and is being built anew. The log is the truth, so it is
+    /// built anew once; if it comes out the same, the primary is wrong, and this node must not hide that by leading.
+    fn doubts(&mut self) -> bool {
+        let doubts = self.replica.engine.doubts();
+        let reason = match (doubts.digest_mismatch, doubts.broken_chain) {
+            (Some(id), _) => format!("the digest of record {} does not match", id.0),
+            (None, Some(broken)) => format!("record {} does not follow the last one", broken.record.0),
+            (None, None) => return false,
+        };
+        if self.following.doubted {
+            if self.following.doubt.is_none() {
+                tracing::error!(%reason, "the state differs from the primary's although it was built anew");
+                self.following.doubt = Some(reason);
+            }
+            return false;
+        }
+        tracing::error!(%reason, "the state is not what the log says, building it anew");
+        self.start_over();
+        self.following.doubted = true;
+        self.read_log();
+        true
     }
 
     /// This node can neither follow nor stand. What it cannot read it does not skip; it looks again now and then.

@@ -78,6 +78,11 @@ impl Handover {
         matches!(self.step, Step::Resigning { .. } | Step::Deleting { .. })
     }
 
+    /// Whether the election key is being deleted.
+    pub(super) fn is_deleting(&self) -> bool {
+        matches!(self.step, Step::Deleting { .. })
+    }
+
     /// Whether clients were told to go.
     pub(super) fn is_closing(&self) -> bool {
         matches!(self.step, Step::Closing { .. })
@@ -170,10 +175,13 @@ impl Node {
             return self.abort_handover(now, "etcd did not answer");
         };
         handover.step = Step::Closing { lease };
-        self.replica.gate.close();
         if let Phase::Leading(reign) = &mut self.phase {
             reign.stage = Stage::Closed;
+            // Most promises are written down while reads are still answered, so that little is left to do when nobody
+            // is.
+            self.replica.engine.flush_leases(reign.clock.at(now));
         }
+        self.close_gate();
         self.commands.push(Command::Close);
     }
 
@@ -251,18 +259,18 @@ impl Node {
         match result {
             // If the comparison failed, an attempt without an answer had succeeded, or the lease ran out: this node
             // does not lead either way, and everything it wrote is durable.
-            Ok(Response::Txn { .. }) => {
-                let (id, to) = (handover.id, handover.to.take());
-                if let Phase::Leading(reign) = &mut self.phase {
-                    reign.handover = None;
-                }
-                if let (Some(id), Some(to)) = (id, to) {
-                    self.commands.push(Command::HandedOver { id, result: Ok(to) });
-                }
-                self.leave(now, "handed over".to_owned());
-            }
+            Ok(Response::Txn { .. }) => self.finish_handover(now),
             Ok(_) | Err(_) => *retry_at = now.plus(RETRY),
         }
+    }
+
+    /// The election key is gone as it should be: another one may lead.
+    pub(super) fn finish_handover(&mut self, now: Monotonic) {
+        let Phase::Leading(reign) = &mut self.phase else { return };
+        if let Some(Handover { id: Some(id), to: Some(to), .. }) = reign.handover.take() {
+            self.commands.push(Command::HandedOver { id, result: Ok(to) });
+        }
+        self.leave(now, "handed over".to_owned());
     }
 
     /// Back to serving, unless the process is to end.

@@ -97,7 +97,7 @@ impl Node {
             role: if leads { "primary" } else { "standby" }.to_owned(),
             addresses: self.settings.addresses.clone(),
             applied: self.replica.engine.applied().0,
-            caught_up: leads || self.following.is_live(),
+            caught_up: leads || self.following.is_caught_up(),
             formats: vec![FORMAT],
             version: self.settings.version.clone(),
         }

@@ -37,6 +37,8 @@ pub struct View {
     leader: Option<Leader>,
     /// When it was first seen that nobody leads; `None` while somebody does.
     gone_at: Option<Monotonic>,
+    /// The last term that a leader was seen in.
+    last_term: Term,
     /// How long the last leader's lease was.
     leader_ttl: Duration,
     members: BTreeMap<String, MemberValue>,
@@ -60,6 +62,12 @@ impl View {
     #[must_use]
     pub fn gone_at(&self) -> Option<Monotonic> {
         self.gone_at
+    }
+
+    /// The last term that a leader was seen in.
+    #[must_use]
+    pub fn last_term(&self) -> Term {
+        self.last_term
     }
 
     /// The longest lease that a leader was seen with.
@@ -104,6 +112,7 @@ impl View {
 
     fn set(&mut self, keys: &Keys, entry: &KeyValue) {
         if entry.key == keys.election() {
+            self.last_term = self.last_term.max(Term(entry.create_revision));
             match serde_json::from_slice::<ElectionValue>(&entry.value) {
                 Ok(value) => {
                     self.leader_ttl = self.leader_ttl.max(Duration::from_millis(value.lease_ms));
@@ -224,7 +233,13 @@ impl Node {
         let super::Phase::Leading(reign) = &self.phase else { return };
         let mine = self.view.leader.as_ref().is_some_and(|leader| leader.term == reign.term);
         // A view from before the election says nothing about it.
-        if !mine && self.view.revision >= reign.term.0 {
+        if mine || self.view.revision < reign.term.0 {
+            return;
+        }
+        // A watch may be quicker than the answer to the transaction that it tells of.
+        if reign.handover.as_ref().is_some_and(|handover| handover.is_deleting()) {
+            self.finish_handover(now);
+        } else {
             self.leave(now, "the election key is gone".to_owned());
         }
     }

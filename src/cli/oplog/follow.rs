@@ -1,0 +1,193 @@
+//! Which records are about one key. Only its Start names the key; after that, records name the object by its id, name
+//! it in a list, or have a rule that may fit it.
+
+use std::collections::BTreeMap;
+
+use crate::engine::record::{LeaseBucket, ObjectRef, Record};
+use crate::engine::shard::KeyHash;
+use crate::engine::types::{LogTime, ObjectId, SequenceId};
+use crate::replication::codec::json;
+
+/// Most objects of one key that are followed at once. All but the last are gone, as far as nothing was lost, and only
+/// their bytes are waited for.
+const MOST: usize = 1024;
+
+/// The objects that one key has had.
+#[derive(Debug)]
+pub(super) struct Follow {
+    key: Vec<u8>,
+    objects: BTreeMap<u64, Seen>,
+}
+
+/// What the log says of an object so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    lease: LogTime,
+    /// A rule fitted it, and nothing has named it since.
+    maybe_gone: bool,
+}
+
+impl Follow {
+    pub(super) fn new(key: &[u8]) -> Self {
+        Self { key: key.into(), objects: BTreeMap::new() }
+    }
+
+    /// Hands the record to `show`, together with the key, if it is about that; a list only as far as it is.
+    pub(super) fn about<E>(
+        &mut self,
+        id: SequenceId,
+        at: LogTime,
+        record: &Record<'_>,
+        mut show: impl FnMut(&Record<'_>, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match *record {
+            Record::Remove { objects, source } => {
+                let ours: Vec<ObjectRef> =
+                    objects.iter().filter(|object| self.names(object.id)).copied().collect();
+                let record = Record::Remove { objects: &ours, source };
+                if ours.is_empty() { Ok(()) } else { show(&record, &self.key) }
+            }
+            Record::Sweep { objects } => {
+                let ours: Vec<ObjectId> =
+                    objects.iter().filter(|object| self.names(**object)).copied().collect();
+                let record = Record::Sweep { objects: &ours };
+                if ours.is_empty() { Ok(()) } else { show(&record, &self.key) }
+            }
+            Record::RenewLeases { leases } => {
+                let ours: Vec<(ObjectId, LogTime)> =
+                    leases.iter().filter(|(object, _)| self.names(*object)).copied().collect();
+                for (object, until) in &ours {
+                    self.promised(*object, *until);
+                }
+                let record = Record::RenewLeases { leases: &ours };
+                if ours.is_empty() { Ok(()) } else { show(&record, &self.key) }
+            }
+            _ if self.is_about(id, at, record) => show(record, &self.key),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_about(&mut self, id: SequenceId, at: LogTime, record: &Record<'_>) -> bool {
+        match *record {
+            Record::RemoveAll { shard, .. } => {
+                !self.objects.is_empty() && KeyHash::of(&self.key).shard() == usize::from(shard)
+            }
+            Record::Evict(rule) => {
+                let mut fits = false;
+                for (object, seen) in self.objects.iter_mut().filter(|(_, seen)| !seen.maybe_gone) {
+                    // Its group may have kept it, or a pin: that is not in the log.
+                    let place = (LeaseBucket::of(seen.lease), ObjectId(*object));
+                    seen.maybe_gone = seen.lease != LogTime(0) && place <= rule.up_to;
+                    fits |= seen.maybe_gone;
+                }
+                fits
+            }
+            Record::Release { reservation } => self.names(ObjectId(reservation.0)),
+            _ if json::key(record) == Some(&self.key) => {
+                if !matches!(record, Record::TaskCreated { .. }) {
+                    self.follow(id);
+                }
+                true
+            }
+            _ => {
+                let Some(object) = json::object(record).filter(|object| self.names(object.id)) else {
+                    return false;
+                };
+                match record {
+                    Record::End { .. } => self.promised(object.id, at),
+                    // Bytes are kept under the name of this record, by which their Release names them.
+                    Record::Discard { .. } | Record::ReplicationEnd { .. } => self.follow(id),
+                    _ => {}
+                }
+                true
+            }
+        }
+    }
+
+    fn names(&mut self, object: ObjectId) -> bool {
+        let seen = self.objects.get_mut(&object.0);
+        let found = seen.is_some();
+        seen.into_iter().for_each(|seen| seen.maybe_gone = false);
+        found
+    }
+
+    fn promised(&mut self, object: ObjectId, until: LogTime) {
+        if let Some(seen) = self.objects.get_mut(&object.0) {
+            seen.lease = seen.lease.max(until);
+        }
+    }
+
+    fn follow(&mut self, id: SequenceId) {
+        self.objects.insert(id.0, Seen::default());
+        if self.objects.len() > MOST {
+            self.objects.pop_first();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::record::Place;
+    use crate::engine::record::{EvictRule, RemoveSource, SoftPin, Start};
+    use crate::engine::types::{SegmentNumber, Uuid};
+
+    fn start(key: &[u8]) -> Start<'_> {
+        const PLACES: &[Place] = &[Place { segment: SegmentNumber(0), offset: 0 }];
+        Start {
+            key,
+            client: Uuid::default(),
+            size: 1,
+            places: PLACES,
+            hard_pin: false,
+            soft_pin: SoftPin::Preserve,
+            group: None,
+            data_type: 0,
+        }
+    }
+
+    fn object(id: u64) -> ObjectRef {
+        ObjectRef { id: ObjectId(id), after: SequenceId(id) }
+    }
+
+    #[test]
+    fn a_key_is_followed_by_its_objects() {
+        let mut follow = Follow::new(b"mine");
+        let mut id = 0;
+        let mut shown = |record: &Record<'_>| {
+            id += 1;
+            let mut seen = None;
+            let look = |record: &Record<'_>, key: &[u8]| {
+                assert_eq!(key, b"mine");
+                seen = Some(format!("{record:?}"));
+                Ok::<_, ()>(())
+            };
+            follow.about(SequenceId(id), LogTime(1000 * id), record, look).unwrap();
+            seen
+        };
+        let rule = |bucket, id| {
+            let up_to = (LeaseBucket(bucket), ObjectId(id));
+            Record::Evict(EvictRule { up_to, soft_pinned: false })
+        };
+        let all = KeyHash::of(b"mine").shard() as u16;
+        assert!(shown(&Record::RemoveAll { shard: all, force: false }).is_none(), "before it was there");
+        assert!(shown(&Record::PutStart(start(b"other"))).is_none());
+        assert!(shown(&Record::PutStart(start(b"mine"))).is_some());
+        assert!(shown(&Record::End { object: object(2), checksum: None }).is_none());
+        assert!(shown(&rule(10_000, 9)).is_none(), "what is being written is not evicted");
+        assert!(shown(&Record::End { object: object(3), checksum: None }).is_some());
+        assert!(shown(&rule(90, 9)).is_none(), "its lease is longer");
+        assert!(shown(&rule(95, 9)).is_some());
+        assert!(shown(&rule(96, 9)).is_none(), "told already");
+        let listed =
+            shown(&Record::RenewLeases { leases: &[(ObjectId(2), LogTime(1)), (ObjectId(3), LogTime(2))] });
+        assert_eq!(listed.unwrap(), "RenewLeases { leases: [(ObjectId(3), LogTime(2))] }");
+        assert!(shown(&rule(96, 9)).is_some(), "it was still there");
+        assert!(shown(&Record::RemoveAll { shard: all, force: false }).is_some());
+        assert!(shown(&Record::RemoveAll { shard: all ^ 1, force: false }).is_none());
+        assert!(shown(&Record::Discard { object: object(3), release_at: LogTime(0) }).is_some());
+        assert!(shown(&Record::Release { reservation: SequenceId(14) }).is_some(), "by the record before");
+        let record = Record::Remove { objects: &[object(2)], source: RemoveSource::Regex };
+        assert!(shown(&record).is_none());
+    }
+}

@@ -1,0 +1,122 @@
+"""`moonkeeper up` with a real client: what it prints works, what it runs survives, and nothing is left when it ends."""
+
+import json
+import os
+import signal
+import subprocess
+
+from running import alive
+from waiting import wait_until
+
+# Appended to the program that `up` prints: keeps the client at work, one line of input per question.
+GO_ON = """
+import sys
+for line in sys.stdin:
+    question, key = line.split()
+    print(store.put(key, b"of " + key.encode()) if question == "put" else store.get(key), flush=True)
+"""
+
+
+class Client:
+    """A Python that runs the printed program, and then does what it is told."""
+
+    def __init__(self, up, log_path):
+        command = [os.environ["MOONCAKE_PYTHON"], "-c", up.snippet() + GO_ON]
+        with open(log_path, "wb") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        assert self.process.stdout.readline() == "b'value'\n"
+
+    def ask(self, question, key):
+        self.process.stdin.write(f"{question} {key}\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def test_the_printed_program_works_and_goes_on_when_the_primary_is_killed(start_up, tmp_path):
+    up = start_up()
+    client = Client(up, tmp_path / "client.log")
+    try:
+        first = up.wait_for_primary(1)
+        os.kill(up.pids()[first], signal.SIGKILL)
+        assert up.wait_for_primary(2) != first
+        wait_until(lambda: client.ask("put", "later") == "0", "a put after the failover", seconds=60)
+        assert client.ask("get", "later") == "b'of later'"
+        assert client.ask("get", "key") == "b'value'"
+        # The one that was killed comes back as a standby, and says so.
+        wait_until(lambda: f"{first} is standby" in up.text(), "the killed master to come back", seconds=60)
+        assert f"{first} (pid {up.pids()[first]}) was killed" in up.text()
+    finally:
+        client.close()
+
+
+def test_the_proposed_commands_work(start_up):
+    up = start_up()
+    first = up.wait_for_primary(1)
+    wait_until(lambda: "nothing is wrong" in up.command("status"), "three healthy masters", seconds=60)
+    assert f"{first} leads" in up.command("status")
+    said = up.command("switchover")
+    second = up.wait_for_primary(2)
+    assert said.startswith(f"{second} leads now") and second != first
+    assert f"{second} leads" in up.command("status")
+
+
+def test_status_through_etcd(start_up):
+    up = start_up("--masters=2")
+    first = up.wait_for_primary(1)
+    endpoint = up.line("cluster ").rsplit(" ", 1)[1]
+    command = [os.environ["MOONKEEPER_BIN"], "status", "--etcd_endpoints", endpoint, "-o", "json"]
+    status = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
+    assert status["leader"] == first and status["cluster_id"] == "mooncake_cluster"
+    assert [each["name"] for each in status["members"]] == ["m-0", "m-1"]
+    assert all(each["status"] for each in status["members"])
+
+
+def test_nothing_is_left_when_it_is_stopped(start_up):
+    for how in (signal.SIGINT, signal.SIGTERM):
+        up = start_up("--masters=2")
+        pids = up.pids().values()
+        folder = os.path.dirname(up.line("moonkeeper switchover").split()[-1])
+        assert all(alive(pid) for pid in pids) and os.path.isdir(folder)
+        assert up.stop(how) == 0
+        assert not any(alive(pid) for pid in pids)
+        assert not os.path.exists(folder)
+
+
+def test_the_masters_end_with_it_even_when_it_is_killed(start_up):
+    up = start_up("--masters=2")
+    pids = up.pids().values()
+    # Not its group: each master is in one of its own.
+    os.kill(up.process.pid, signal.SIGKILL)
+    wait_until(lambda: not any(alive(pid) for pid in pids), "the masters to end")
+
+
+def test_with_a_folder_the_index_is_still_there_after_a_restart(start_up, tmp_path):
+    data = f"--data-dir={tmp_path / 'data'}"
+    up = start_up(data)
+    client = Client(up, tmp_path / "client.log")
+    try:
+        ports = [f"--etcd-port={up.line('cluster ').rsplit(':', 1)[1]}"]
+        assert client.ask("put", "kept") == "0"
+        assert up.stop() == 0
+        up = start_up(data, *ports)
+        wait_until(lambda: client.ask("get", "kept") == "b'of kept'", "the client to find it again", seconds=100)
+    finally:
+        client.close()
+
+
+def test_what_cannot_start_is_said(tmp_path):
+    def run(*arguments):
+        command = [os.environ["MOONKEEPER_BIN"], "up", "--rpc-port-base=0", "--http-port-base=0", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    hopeless = run("--etcd-port=0", "--masters=1", "--", "--no_such_flag=1")
+    assert hopeless.returncode == 1 and "no_such_flag" in hopeless.stderr, hopeless
+    for arguments in (["--masters=0"], ["--cluster-id=A/B"], ["--etcd-endpoints=nonsense"], ["--etcd-port=1", "--etcd-endpoints=a:1"]):
+        refused = run(*arguments)
+        assert refused.returncode == 2 and refused.stderr, (arguments, refused)
