@@ -11,6 +11,8 @@ use crate::engine::state::Sequencer;
 use crate::engine::types::{Answer, ErrorCode, ObjectId, SequenceId, Uuid};
 
 use super::find::Found;
+#[cfg(feature = "planted")]
+use crate::replication::planted::{self, Bug};
 
 /// How an object is to be written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -247,6 +249,8 @@ impl Sequencer<'_> {
             objects.at(handle.slot()).filter(|found| found.id == object).map(tell)
         });
         match told {
+            #[cfg(feature = "planted")]
+            Some(told) if planted::active(Bug::AnswerStartEarly) => Answer::ok(told, SequenceId(0)),
             Some(told) => Answer::ok(told, id),
             None => Answer::refuse(ErrorCode::INTERNAL_ERROR, id),
         }
