@@ -269,6 +269,23 @@ fn expired_objects_of_earlier_terms_go_when_the_hold_ends() {
     pair.assert_same("in the end");
 }
 
+/// Both leases end in the same step of the order of eviction, one before the hold and one after.
+#[test]
+fn a_step_that_the_end_of_the_hold_cuts_is_looked_at_whole() {
+    let mut pair = store(Rules { expired: Expired::Evict, ..rules() });
+    put(&pair.primary, "first", 64, &plain(), 100_000);
+    put(&pair.primary, "second", 64, &plain(), 100_000);
+    pair.promote(LogTime(200_000), 500);
+    assert_eq!(pair.primary.hold_until(), LogTime(201_500));
+    read(&pair.primary, "second", 200_500).unwrap();
+    read(&pair.primary, "first", 200_530).unwrap();
+    pair.primary.replicate_leases(LogTime(200_530));
+    read(&pair.primary, "first", 201_990).unwrap();
+    assert_eq!(pair.primary.evict_expired(LogTime(202_000)), 1);
+    assert!(present(&pair.primary, "first"), "INV-7");
+    pair.assert_same("in the end");
+}
+
 #[test]
 fn many_expired_objects_go_in_few_records() {
     let mut pair = store(Rules { expired: Expired::Evict, ..rules() });
