@@ -158,7 +158,7 @@ mod tests {
         behind.status.as_mut().unwrap().why_not_ready = Some("rebuilding".into());
         let lines = changes(std::slice::from_ref(&a), std::slice::from_ref(&behind));
         assert_eq!(lines, ["a is not ready: rebuilding"]);
-        assert_eq!(changes(&[behind], &[a.clone()]), ["a is standby, at record 7"]);
+        assert_eq!(changes(&[behind], std::slice::from_ref(&a)), ["a is standby, at record 7"]);
         // Who takes over is told of when it serves.
         let mut between = b.clone();
         between.status.as_mut().unwrap().ready = false;
