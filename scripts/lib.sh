@@ -95,6 +95,8 @@ need_packages() {
   has_library libcurl.so.4 || packages+=(libcurl4)
   command -v protoc >/dev/null || packages+=(protobuf-compiler)
   [[ -f /usr/include/google/protobuf/descriptor.proto ]] || packages+=(libprotobuf-dev)
+  # Tests that cut networks make namespaces with it.
+  command -v ip >/dev/null || packages+=(iproute2)
   ((${#packages[@]})) || return 0
   if ((EUID != 0)); then
     sudo -n true 2>/dev/null ||

@@ -43,8 +43,8 @@ fn store() -> Pair {
     pair.begin(LogTime(1), 0);
     mount(&pair.primary, 1, 1, SIZE, 1);
     mount(&pair.primary, 2, 1, SIZE, 1);
-    tell(&pair, &[one(), two()], 1).unwrap();
-    tell(&pair, &[], 9).unwrap();
+    assert_eq!(tell(&pair, &[one(), two()], 1), Ok(()));
+    assert_eq!(tell(&pair, &[], 9), Ok(()));
     pair
 }
 

@@ -1,6 +1,6 @@
 //! `moonkeeper oplog dump` against a real etcd: what is in the log is shown, what is wrong with it is named.
 
-#![allow(clippy::unwrap_used)] // clippy knows test functions but not their helpers
+#![allow(clippy::unwrap_used, clippy::panic)] // clippy knows test functions but not their helpers
 
 #[allow(dead_code)] // other tests use the rest
 #[path = "coordination/process.rs"]

@@ -1,5 +1,7 @@
 //! Snapshots: what is restored is what was there, goes on as the other does, and a damaged file is refused.
 
+#![allow(clippy::unwrap_used)] // clippy knows test functions but not their helpers
+
 mod engine;
 
 use std::path::{Path, PathBuf};
@@ -42,15 +44,15 @@ fn to_bytes(engine: &Engine) -> Vec<u8> {
     bytes
 }
 
-/// A snapshot, and how many bytes there were before compression.
-fn chunks(engine: &Engine) -> (Vec<u8>, usize) {
-    let mut length = 0;
-    let counted = |chunk: &[u8]| {
-        length += chunk.len();
-        Ok::<_, ()>(())
+/// The items of a state.
+fn items(engine: &Engine) -> Vec<u8> {
+    let mut items = Vec::new();
+    let keep = |chunk: &[u8]| -> Result<(), ()> {
+        items.extend_from_slice(chunk);
+        Ok(())
     };
-    engine.sequencer(LogTime(0)).snapshot(counted).unwrap();
-    (to_bytes(engine), length)
+    engine.sequencer(LogTime(0)).snapshot(keep).unwrap();
+    items
 }
 
 fn from_bytes(bytes: &[u8]) -> Result<Engine, FormatError> {
@@ -76,15 +78,15 @@ fn a_restored_mirror_goes_on_as_if_it_had_always_been_there() {
             if step % 250 == 249 {
                 // What the primary promised readers is no state: its snapshot is as long as the mirror's.
                 let what = format!("seed {seed}, step {step}");
-                let (bytes, length) = chunks(&world.pair.mirror);
-                assert_eq!(chunks(&world.pair.primary).1, length, "{what}");
+                let (bytes, length) = (to_bytes(&world.pair.mirror), items(&world.pair.mirror).len());
+                assert_eq!(items(&world.pair.primary).len(), length, "{what}");
                 let rules = world.pair.mirror.rules.clone();
                 world.pair.replace_mirror(|log| {
                     let (header, restored) = read_from(&mut &bytes[..], rules, Some(log)).unwrap();
                     assert_eq!(header.digest, restored.sequencer(LogTime(0)).digest(), "{what}");
                     restored
                 });
-                assert_eq!(chunks(&world.pair.mirror).1, length, "{what}");
+                assert_eq!(items(&world.pair.mirror).len(), length, "{what}");
                 world.check("restored");
             }
             if step % 32 == 0 {
@@ -135,14 +137,12 @@ fn every_damage_is_noticed_and_named() {
 /// Chunks whose checksums are right and that nobody wrote: an error, not a state, and never a panic.
 #[test]
 fn nonsense_is_no_state() {
-    let mut chunks = Vec::new();
-    small().sequencer(LogTime(0)).snapshot(|chunk| Ok::<_, ()>(chunks.push(chunk.to_vec()))).unwrap();
     let restored = |bytes: &[u8]| {
         let mut restore = Restore::new(Rules::default(), None);
         restore.chunk(bytes)?;
         restore.finish()
     };
-    let good = chunks.concat();
+    let good = items(&small());
     assert!(restored(&good).is_ok());
     assert!(matches!(restored(&[]), Err(SnapshotError::Incomplete { .. })));
     assert!(matches!(restored(&[99]), Err(SnapshotError::Malformed(_))));
@@ -166,8 +166,7 @@ fn objects_on_the_same_bytes_are_refused() {
     let engine = Engine::new(Rules::default());
     mount(&engine, 1, 1, 1 << 20, 1_000);
     (0..3).for_each(|nth| put(&engine, &format!("k{nth}"), 64, &plain(), 1_000));
-    let mut bytes = Vec::new();
-    engine.sequencer(LogTime(0)).snapshot(|chunk| Ok::<_, ()>(bytes.extend_from_slice(chunk))).unwrap();
+    let mut bytes = items(&engine);
     // Offset 128 is written as 0x80 0x01, after one replica in segment number 0 and before the replica's id.
     let wanted = [1, 0, 0x80, 0x01, 0, 3];
     let found: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(&wanted)).collect();

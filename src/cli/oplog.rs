@@ -54,7 +54,7 @@ struct Dump {
     #[arg(long, value_name = "ID", default_value_t = u64::MAX, hide_default_value = true)]
     to: u64,
     /// Show only what is about this key, from when it was first written in this log on
-    #[arg(long)]
+    #[arg(id = "object_key", long = "key", value_name = "KEY")]
     key: Option<String>,
     /// text or json: one object on each line
     #[arg(short, long, value_enum, default_value_t)]

@@ -8,6 +8,7 @@ use super::digest::{self, Digest};
 use super::extents::Extents;
 use super::object::Replicas;
 use super::segment::Segment;
+use super::shard::KeyHash;
 use super::state::Sequencer;
 use super::task::TaskStatus;
 use super::types::{LogTime, SegmentNumber, SequenceId};
@@ -114,7 +115,8 @@ impl Sequencer<'_> {
         let mut sums = Sums::default();
         for shard in &self.engine.shards {
             for object in shard.objects.read().iter() {
-                sums.digest.add(digest::object(object, core.writers.id(object.client)));
+                let key = KeyHash::of(&object.key);
+                sums.digest.add(digest::object(object, key, core.writers.id(object.client)));
                 sums.objects += 1;
                 let can_go = !object.hard_pinned && object.replication().is_none() && object.is_complete();
                 sums.evictable += usize::from(can_go);

@@ -10,6 +10,7 @@ use super::core::{Discarded, Processing};
 use super::object::Object;
 use super::record::SoftPin;
 use super::reign::Reign;
+use super::shard::KeyHash;
 use super::types::{LogTime, ObjectId, SequenceId, Term, Uuid};
 
 /// A sum of item hashes. Items come and go in any order.
@@ -50,13 +51,13 @@ fn hash(kind: Kind, words: &[u64]) -> u64 {
     })
 }
 
-/// The hash of an object whose writer is `client`.
+/// The hash of an object whose key has this hash and whose writer is `client`.
 #[must_use]
-pub fn object(object: &Object, client: Uuid) -> u64 {
+pub fn object(object: &Object, key: KeyHash, client: Uuid) -> u64 {
     let mut sum = hash(
         Kind::Object,
         &[
-            xxh3_64(&object.key),
+            key.0,
             object.id.0,
             object.last_record.0,
             object.size,

@@ -1,51 +1,74 @@
 //! Where objects lie, by id.
 //!
-//! In many small tables: when one grows it has to look at each of its objects again, and nobody may wait that long for
-//! one table of millions.
+//! Ids are given out in order, and so objects that are written together stand together here: adding one costs no
+//! search, and nothing is ever moved because there are more of them.
 
-use hashbrown::HashTable;
+use std::collections::BTreeMap;
 
 use super::shard::Handle;
 use super::types::ObjectId;
 
-const TABLES: usize = 256;
-
 /// Where objects lie, by id.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Ids {
-    tables: Box<[HashTable<Handle>]>,
+    /// Runs of 64 ids each; none is empty.
+    runs: BTreeMap<u64, Run>,
     len: usize,
 }
 
-impl Default for Ids {
-    fn default() -> Self {
-        Self { tables: (0..TABLES).map(|_| HashTable::new()).collect(), len: 0 }
+/// Which ids of a run there are, and the handles of these, in order.
+#[derive(Debug, Default)]
+struct Run {
+    present: u64,
+    handles: Vec<Handle>,
+}
+
+impl Run {
+    /// How many ids of the run lie below that of `bit`.
+    fn rank(&self, bit: u64) -> usize {
+        (self.present & (bit - 1)).count_ones() as usize
     }
 }
 
+/// The run of an id, and the bit of the id in it.
+fn place(id: ObjectId) -> (u64, u64) {
+    (id.0 / 64, 1 << (id.0 % 64))
+}
+
 impl Ids {
-    /// The handle of this id for which `is_it` says yes.
+    /// Where the object with this id lies.
     #[must_use]
-    pub fn find(&self, id: ObjectId, is_it: impl FnMut(&Handle) -> bool) -> Option<Handle> {
-        let hash = hash(id);
-        self.tables[table(hash)].find(hash, is_it).copied()
+    pub fn find(&self, id: ObjectId) -> Option<Handle> {
+        let (number, bit) = place(id);
+        let run = self.runs.get(&number).filter(|run| run.present & bit != 0)?;
+        run.handles.get(run.rank(bit)).copied()
     }
 
-    /// Adds an id that is not there. `id_of` says which object lies at a handle.
-    pub fn insert(&mut self, id: ObjectId, handle: Handle, id_of: impl Fn(&Handle) -> ObjectId) {
-        let hash_of = |handle: &Handle| hash(id_of(handle));
-        self.tables[table(hash(id))].insert_unique(hash(id), handle, hash_of);
+    /// Adds an id that is not there.
+    pub fn insert(&mut self, id: ObjectId, handle: Handle) {
+        let (number, bit) = place(id);
+        let run = self.runs.entry(number).or_default();
+        let rank = run.rank(bit);
+        if run.present & bit != 0 {
+            run.handles[rank] = handle;
+            return;
+        }
+        run.present |= bit;
+        run.handles.insert(rank, handle);
         self.len += 1;
     }
 
-    /// Takes an id out, and gives memory back when most of a table stands empty.
-    pub fn remove(&mut self, id: ObjectId, handle: Handle, id_of: impl Fn(&Handle) -> ObjectId) {
-        let table = &mut self.tables[table(hash(id))];
-        let Ok(entry) = table.find_entry(hash(id), |found| *found == handle) else { return };
-        entry.remove();
+    /// Takes an id out, and gives memory back when most of its run is empty.
+    pub fn remove(&mut self, id: ObjectId) {
+        let (number, bit) = place(id);
+        let Some(run) = self.runs.get_mut(&number).filter(|run| run.present & bit != 0) else { return };
+        run.handles.remove(run.rank(bit));
+        run.present &= !bit;
         self.len -= 1;
-        if table.capacity() > 64 && table.len() * 8 < table.capacity() {
-            table.shrink_to(table.len() * 2, |handle| hash(id_of(handle)));
+        if run.handles.is_empty() {
+            self.runs.remove(&number);
+        } else if run.handles.len() * 4 <= run.handles.capacity() {
+            run.handles.shrink_to(run.handles.len() * 2);
         }
     }
 
@@ -56,12 +79,41 @@ impl Ids {
     }
 }
 
-fn hash(id: ObjectId) -> u64 {
-    let wide = u128::from(id.0 ^ 0x2545_f491_4f6c_dd1d) * 0x9e37_79b9_7f4a_7c15;
-    (wide >> 64) as u64 ^ wide as u64
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+    use std::collections::hash_map::Entry;
 
-/// The table of a hash: by bits that the table itself does not use.
-fn table(hash: u64) -> usize {
-    (hash >> 40) as usize % TABLES
+    proptest! {
+        #[test]
+        fn behaves_like_a_map(steps in proptest::collection::vec((any::<bool>(), 0..400_u64), 0..2000)) {
+            let mut ids = Ids::default();
+            let mut model: HashMap<u64, Handle> = HashMap::new();
+            for (nth, (insert, id)) in steps.into_iter().enumerate() {
+                if !insert {
+                    ids.remove(ObjectId(id));
+                    model.remove(&id);
+                } else if let Entry::Vacant(vacant) = model.entry(id) {
+                    let handle = Handle::new(nth % 256, nth as u32);
+                    ids.insert(ObjectId(id), handle);
+                    vacant.insert(handle);
+                }
+                prop_assert_eq!(ids.len(), model.len());
+            }
+            for id in 0..400 {
+                prop_assert_eq!(ids.find(ObjectId(id)), model.get(&id).copied());
+            }
+        }
+    }
+
+    #[test]
+    fn gives_memory_back() {
+        let mut ids = Ids::default();
+        (0..1000).for_each(|id| ids.insert(ObjectId(id), Handle::new(0, id as u32)));
+        (1..1000).for_each(|id| ids.remove(ObjectId(id)));
+        assert_eq!(ids.runs.len(), 1);
+        assert!(ids.runs.values().all(|run| run.handles.capacity() <= 8));
+    }
 }

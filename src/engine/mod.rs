@@ -14,6 +14,7 @@ pub mod doubts;
 pub mod eviction;
 pub mod extents;
 pub mod group;
+mod held;
 mod ids;
 pub mod object;
 pub mod ops;

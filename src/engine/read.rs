@@ -8,6 +8,8 @@ use super::segment::Segment;
 use super::shard::{KeyHash, Objects, SHARDS, Shard};
 use super::state::Engine;
 use super::types::{Answer, ErrorCode, LogTime, ObjectId, SequenceId, Uuid};
+#[cfg(feature = "planted")]
+use crate::replication::planted::{self, Bug};
 
 /// Objects with their keys.
 pub type Keys = Vec<(ObjectId, Box<[u8]>)>;
@@ -37,7 +39,7 @@ impl Engine {
             None => Answer::ok(false, objects.last_removal),
             Some(object) if object.is_readable() => {
                 self.promise(shard, object, now);
-                Answer::ok(true, object.last_record)
+                Answer::ok(true, found_by(object))
             }
             Some(object) => Answer::ok(false, object.rests_on()),
         })
@@ -54,7 +56,7 @@ impl Engine {
     fn readable<R>(&self, key: &[u8], mut read: impl FnMut(&Shard, &Object) -> R) -> Answer<R> {
         self.look(key, |shard, objects, found| match found {
             None => Answer::refuse(ErrorCode::OBJECT_NOT_FOUND, objects.last_removal),
-            Some(object) if object.is_readable() => Answer::ok(read(shard, object), object.last_record),
+            Some(object) if object.is_readable() => Answer::ok(read(shard, object), found_by(object)),
             Some(object) if object.is_valid() => {
                 Answer::refuse(ErrorCode::REPLICA_IS_NOT_READY, object.rests_on())
             }
@@ -144,4 +146,15 @@ impl Engine {
     pub fn metadata_len(&self) -> usize {
         self.metadata.read().len()
     }
+}
+
+/// What an answer rests on that hands an object out: replicas in unmounted segments are left out of it.
+fn found_by(object: &Object) -> SequenceId {
+    #[cfg(feature = "planted")]
+    if planted::active(Bug::AnswerReadEarly) {
+        return SequenceId(0);
+    } else if planted::active(Bug::IgnoreUnmount) {
+        return object.last_record;
+    }
+    object.rests_on()
 }

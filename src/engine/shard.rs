@@ -28,10 +28,32 @@ impl KeyHash {
         Self(xxh3_64(key))
     }
 
-    /// The shard. The hash table uses the lowest and the highest bits; these are others.
+    /// The shard. The tag of an entry has the lowest bits; these are others.
     #[must_use]
     pub fn shard(self) -> usize {
         (self.0 >> 40) as usize % SHARDS
+    }
+
+    /// The part of it that the table keeps.
+    fn tag(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+/// A key with its hash, which is worked out once.
+#[derive(Clone, Copy, Debug)]
+pub struct Key<'k> {
+    /// The key.
+    pub bytes: &'k [u8],
+    /// Its hash.
+    pub hash: KeyHash,
+}
+
+impl<'k> Key<'k> {
+    /// Hashes `bytes`.
+    #[must_use]
+    pub fn new(bytes: &'k [u8]) -> Self {
+        Self { bytes, hash: KeyHash::of(bytes) }
     }
 }
 
@@ -68,10 +90,25 @@ pub struct Shard {
     pub dirty: Mutex<Vec<ObjectId>>,
 }
 
+/// What the table has of an object. With the tag it can grow, and tell nearly every other key from the one that is
+/// looked for, without a look at the objects, which lie elsewhere.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    slot: u32,
+    tag: u32,
+}
+
+impl Entry {
+    /// The hash for the table, which goes by the lowest and the highest bits.
+    fn hash(self) -> u64 {
+        u64::from(self.tag) << 32 | u64::from(self.tag)
+    }
+}
+
 /// The objects of one shard.
 #[derive(Debug, Default)]
 pub struct Objects {
-    by_key: HashTable<u32>,
+    by_key: HashTable<Entry>,
     slab: Slab<Object>,
     /// The last record that removed an object here: what an answer about an absent key rests on.
     pub last_removal: SequenceId,
@@ -81,9 +118,30 @@ impl Objects {
     /// The place of the object with this key.
     #[must_use]
     pub fn find(&self, hash: KeyHash, key: &[u8]) -> Option<u32> {
-        self.by_key
-            .find(hash.0, |slot| self.slab.get(*slot).is_some_and(|object| *object.key == *key))
-            .copied()
+        let wanted = Entry { slot: 0, tag: hash.tag() };
+        let is_it = |entry: &Entry| {
+            entry.tag == wanted.tag && self.slab.get(entry.slot).is_some_and(|object| *object.key == *key)
+        };
+        self.by_key.find(wanted.hash(), is_it).map(|entry| entry.slot)
+    }
+
+    /// Where the object with a key of this hash most likely is, going by the table alone.
+    #[must_use]
+    pub fn likely(&self, hash: KeyHash) -> Option<u32> {
+        let wanted = Entry { slot: 0, tag: hash.tag() };
+        self.by_key.find(wanted.hash(), |entry| entry.tag == wanted.tag).map(|entry| entry.slot)
+    }
+
+    /// Looks at the object at this place, or at the place of the next new one, so that it is in the cache when it is
+    /// needed. The number means nothing: it is made of what was looked at.
+    #[must_use]
+    pub fn touch(&self, slot: Option<u32>) -> u64 {
+        match slot {
+            Some(slot) => self.slab.get(slot).map_or(0, |object| {
+                u64::from(object.key.first().copied().unwrap_or(0)) + u64::from(object.client.0)
+            }),
+            None => u64::from(self.slab.is_next_free()),
+        }
     }
 
     /// The object with this key.
@@ -106,10 +164,8 @@ impl Objects {
     /// Stores an object whose key is not here yet.
     pub fn insert(&mut self, hash: KeyHash, object: Object) -> u32 {
         let slot = self.slab.insert(object);
-        let slab = &self.slab;
-        self.by_key.insert_unique(hash.0, slot, |slot| {
-            slab.get(*slot).map_or(0, |object| KeyHash::of(&object.key).0)
-        });
+        let entry = Entry { slot, tag: hash.tag() };
+        self.by_key.insert_unique(entry.hash(), entry, |entry| entry.hash());
         slot
     }
 
@@ -117,15 +173,13 @@ impl Objects {
     pub fn remove(&mut self, slot: u32, record: SequenceId) -> Option<Object> {
         let object = self.slab.remove(slot)?;
         self.last_removal = record;
-        if let Ok(entry) = self.by_key.find_entry(KeyHash::of(&object.key).0, |found| *found == slot) {
+        let gone = Entry { slot, tag: KeyHash::of(&object.key).tag() };
+        if let Ok(entry) = self.by_key.find_entry(gone.hash(), |entry| entry.slot == slot) {
             entry.remove();
         }
         // Give the table back when most of it stands empty, with room to grow into so that it does not flap.
         if self.by_key.capacity() > 64 && self.by_key.len() * 8 < self.by_key.capacity() {
-            let slab = &self.slab;
-            self.by_key.shrink_to(self.by_key.len() * 2, |slot| {
-                slab.get(*slot).map_or(0, |object| KeyHash::of(&object.key).0)
-            });
+            self.by_key.shrink_to(self.by_key.len() * 2, |entry| entry.hash());
         }
         Some(object)
     }

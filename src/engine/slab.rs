@@ -49,6 +49,16 @@ impl<T> Slab<T> {
         (number * PAGE + place) as u32
     }
 
+    /// Whether there is room for one more in the page that is filled next: the answer is for whoever wants that place
+    /// in the cache.
+    #[must_use]
+    pub fn is_next_free(&self) -> bool {
+        self.open.last().and_then(|number| self.pages.get(*number as usize)).is_some_and(|page| {
+            let place = page.used.trailing_ones() as usize % PAGE;
+            page.values.as_ref().is_some_and(|values| values[place].is_none())
+        })
+    }
+
     /// Takes a value out.
     pub fn remove(&mut self, index: u32) -> Option<T> {
         let number = index as usize / PAGE;

@@ -9,6 +9,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use super::client::Clients;
 use super::core::Core;
 use super::digest::Digest;
+use super::held::Held;
 use super::record::Record;
 use super::reign::Reign;
 use super::rules::Rules;
@@ -41,7 +42,8 @@ pub trait Log: Send + Sync + std::fmt::Debug {
     fn append(&self, id: SequenceId, at: LogTime, record: &Record<'_>);
 }
 
-/// Counts for metrics. They follow the state but are not part of it.
+/// Counts for metrics. They follow the state but are not part of it. Only `apply` counts, so nobody counts at the same
+/// time.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Objects.
@@ -64,11 +66,11 @@ pub struct Counts {
 
 impl Counts {
     pub(super) fn add(counter: &AtomicU64, by: u64) {
-        counter.fetch_add(by, Ordering::Relaxed);
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
     }
 
     pub(super) fn subtract(counter: &AtomicU64, by: u64) {
-        counter.fetch_sub(by, Ordering::Relaxed);
+        counter.store(counter.load(Ordering::Relaxed).wrapping_sub(by), Ordering::Relaxed);
     }
 }
 
@@ -91,6 +93,8 @@ pub struct Reading {
 pub struct Sequencer<'e> {
     pub(super) engine: &'e Engine,
     pub(super) core: MutexGuard<'e, Core>,
+    /// Shards that an operation keeps locked.
+    pub(super) held: Held<'e>,
     /// Log time of what is done now.
     pub now: LogTime,
 }
@@ -131,7 +135,7 @@ impl Engine {
     pub fn sequencer(&self, now: LogTime) -> Sequencer<'_> {
         let core = self.core.lock();
         let now = now.max(core.log_time);
-        Sequencer { engine: self, core, now }
+        Sequencer { engine: self, core, held: Held::default(), now }
     }
 
     /// The last record applied.

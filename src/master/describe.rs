@@ -2,7 +2,7 @@
 //! building the protocol's own types first.
 
 use crate::engine::object::{Object, Replica, ReplicaStatus, Replicas};
-use crate::engine::ops::{Replicated, Started};
+use crate::engine::ops::Replicated;
 use crate::wire::messages::{
     BufferDescriptor, CopyStartResponse, GetReplicaListResponse, MemoryDescriptor, MoveStartResponse,
     ReplicaDescriptor, ReplicaLocation,
@@ -96,42 +96,45 @@ impl Located {
     }
 }
 
-impl From<Started> for Located {
-    fn from(started: Started) -> Self {
-        Self { size: started.size, replicas: started.replicas }
-    }
-}
-
 looks_like!(Located, Vec<ReplicaDescriptor<'static>>);
 
 impl Encode for Located {
     fn largest(&self) -> usize {
-        Row { size: self.size, replicas: &self.replicas }.largest()
-    }
-
-    fn encode(&self, writer: &mut Writer<'_>) {
-        Row { size: self.size, replicas: &self.replicas }.encode(writer);
-    }
-}
-
-/// A list of replicas of one object.
-struct Row<'r> {
-    size: u64,
-    replicas: &'r [Replica],
-}
-
-looks_like!(Row<'_>, Vec<ReplicaDescriptor<'static>>);
-
-impl Encode for Row<'_> {
-    fn largest(&self) -> usize {
-        let endpoints = self.replicas.iter().map(|replica| replica.segment.te_endpoint.len());
-        endpoints.max().unwrap_or(0).max(self.replicas.len())
+        largest(self.replicas.iter())
     }
 
     fn encode(&self, writer: &mut Writer<'_>) {
         writer.length(self.replicas.len());
-        for replica in self.replicas {
+        for replica in &self.replicas {
             descriptor(self.size, replica).encode(writer);
+        }
+    }
+}
+
+/// The longest of the lengths in a list of replicas.
+fn largest<'r>(replicas: impl Iterator<Item = &'r Replica>) -> usize {
+    let (count, longest) = replicas.fold((0, 0), |(count, longest), replica| {
+        (count + 1, replica.segment.te_endpoint.len().max(longest))
+    });
+    longest.max(count)
+}
+
+/// All replicas of an object that is being written: where its writer is to write.
+pub struct Placed<'o>(pub &'o Object);
+
+looks_like!(Placed<'_>, Vec<ReplicaDescriptor<'static>>);
+
+impl Encode for Placed<'_> {
+    #[inline]
+    fn largest(&self) -> usize {
+        largest(self.0.replicas())
+    }
+
+    #[inline]
+    fn encode(&self, writer: &mut Writer<'_>) {
+        writer.length(self.0.replicas().count());
+        for replica in self.0.replicas() {
+            descriptor(self.0.size, replica).encode(writer);
         }
     }
 }

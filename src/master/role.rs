@@ -31,7 +31,7 @@ use crate::replication::node::{self, Addresses, BootId, Input, Node};
 use crate::replication::time::MonotonicClock;
 
 use control::NodeControl;
-use host::{Bulletin, ProcessHost};
+use host::{Bulletin, ProcessHost, Publishing};
 
 /// How long a call to etcd may take. It is less than the lease holds, so that one that hangs does not cost it.
 const CALL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -131,9 +131,18 @@ pub(super) async fn run(
     serve_http(settings, http_listener, router, &admin, &mut tasks, &ended).await?;
     let changes = http::changes(admin.clone(), Arc::clone(&metrics));
     tasks.spawn(admin_api.serve(control.clone(), changes, settings.http.limits, ended.clone()));
-    let service = Service::new(settings, rpc_address(settings).await?, metrics);
-    let host = ProcessHost::new(service, ha, clock, inputs.clone(), follower, control.waiting())
-        .publishing(state, bulletin, applied, peer_state);
+    let host = ProcessHost {
+        service: Service::new(settings, rpc_address(settings).await?, metrics),
+        durability: ha.durability,
+        clock,
+        inputs: inputs.clone(),
+        follower,
+        waiting: control.waiting(),
+        serving: None,
+        log_clock: None,
+        told: (clock.now(), None),
+        to: Publishing { state, bulletin, applied, peer_state },
+    };
 
     let mut driving = tokio::spawn(drive(node, etcd, inputs.clone(), received, clock, host));
     let mut stop = stop;

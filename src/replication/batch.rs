@@ -82,6 +82,15 @@ impl Body {
         true
     }
 
+    /// A bug on purpose: adds the records of another body.
+    #[cfg(feature = "planted")]
+    pub fn absorb(&mut self, other: &Self) {
+        let (mut records, mut scratch) = (Records::new(&other.bytes), Scratch::default());
+        while let Ok(Some((at, record))) = records.next(&mut scratch) {
+            let _ = self.try_push(at, &record);
+        }
+    }
+
     /// How many bytes.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -3,6 +3,8 @@
 use bytes::Bytes;
 
 use super::batch::{Batch, BatchError, Checksum, Latest, LogId};
+#[cfg(feature = "planted")]
+use super::planted::{self, Bug};
 use super::replica::Replica;
 use super::writer::End;
 use crate::engine::types::{SequenceId, Term};
@@ -93,6 +95,10 @@ impl Position {
         let now = crate::engine::types::LogTime(0);
         let mut sequencer = replica.engine.sequencer(now);
         batch.each(|id, at, record| sequencer.apply(id, at, record));
+        #[cfg(feature = "planted")]
+        if planted::active(Bug::ApplyTwice) {
+            batch.each(|id, at, record| sequencer.apply(id, at, record));
+        }
         drop(sequencer);
         *self =
             Self { log: Some(header.log), applied: header.last, checksum: batch.checksum, term: header.term };

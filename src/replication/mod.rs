@@ -11,6 +11,8 @@ pub mod gate;
 pub mod keys;
 pub mod lease;
 pub mod node;
+#[cfg(feature = "planted")]
+pub mod planted;
 pub mod queue;
 pub mod replica;
 pub mod snapshot;

@@ -282,6 +282,8 @@ struct Reign {
     won_at: Monotonic,
     reason: status::Reason,
     next_heartbeat: Monotonic,
+    /// The call that writes the batch on its way.
+    writing: Option<CallId>,
     /// When the batch on its way is sent again.
     retry_at: Option<Monotonic>,
     handover: Option<Handover>,
@@ -431,7 +433,7 @@ impl Node {
             Purpose::LeaderLease => self.leader_lease_granted(now, call, result),
             Purpose::Campaign => self.campaigned(now, call, result),
             Purpose::KeepAlive => self.kept_alive(now, call, result),
-            Purpose::Write => self.written(now, result),
+            Purpose::Write => self.written(now, call, result),
             Purpose::Publish => self.published(now, call, result),
             Purpose::HandoverLease => self.handover_lease_granted(now, call, result),
             Purpose::Handover => self.handed_over(now, call, result),

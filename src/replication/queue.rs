@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::batch::Body;
+#[cfg(feature = "planted")]
+use super::planted::{self, Bug};
 use crate::engine::record::Record;
 use crate::engine::state::Log;
 use crate::engine::types::{LogTime, SequenceId};
@@ -63,6 +65,11 @@ impl Queue {
     /// Room for records of at most so many bytes, if there is any. A call that needs more than all of it gets it when
     /// the queue is empty.
     pub fn room(&self, bytes: usize) -> Option<Room<'_>> {
+        #[cfg(feature = "planted")]
+        if planted::active(Bug::DropWhenFull) {
+            self.taken.fetch_add(bytes, Ordering::AcqRel);
+            return Some(Room { queue: self, bytes });
+        }
         let fits = |taken: usize| (taken == 0 || taken + bytes <= self.limit).then_some(taken + bytes);
         self.taken.fetch_update(Ordering::AcqRel, Ordering::Relaxed, fits).ok()?;
         Some(Room { queue: self, bytes })
@@ -109,6 +116,10 @@ impl Queue {
 
 impl Log for std::sync::Arc<Queue> {
     fn append(&self, id: SequenceId, at: LogTime, record: &Record<'_>) {
+        #[cfg(feature = "planted")]
+        if planted::active(Bug::DropWhenFull) && self.bytes() > self.limit {
+            return;
+        }
         let mut chunks = self.chunks.lock();
         let before = chunks.back().map_or(0, |chunk| chunk.body.len());
         let fits = chunks.back_mut().is_some_and(|chunk| chunk.body.try_push(at, record));

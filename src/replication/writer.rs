@@ -6,6 +6,8 @@ use bytes::Bytes;
 use super::batch::{self, Checksum, LogId};
 use super::batch::{FORMAT, Latest};
 use super::keys::Keys;
+#[cfg(feature = "planted")]
+use super::planted::{self, Bug};
 use super::queue::{Chunk, Queue};
 use crate::coordination::types::{Compare, Failure, Get, KeyRange, LeaseId, Op, OpResult, Response, Txn};
 use crate::engine::types::{SequenceId, Term};
@@ -76,7 +78,11 @@ impl Writer {
         if self.in_flight.is_some() {
             return None;
         }
-        let chunk = queue.take()?;
+        Some(self.pack(queue.take()?))
+    }
+
+    /// Makes the transaction that commits a batch.
+    fn pack(&mut self, chunk: Chunk) -> Txn {
         let sealed = batch::seal(self.end.log, self.term, chunk.first, self.end.checksum, &chunk.body);
         let latest = Latest {
             log: self.end.log,
@@ -97,14 +103,11 @@ impl Writer {
             }
         };
         let get = |key| Op::Get(Get::all(KeyRange::key(key)));
-        let txn = Txn {
-            compare: vec![
-                Compare::CreateRevision { key: self.keys.election(), equals: self.term.0 },
-                unchanged,
-            ],
-            success,
-            failure: vec![get(self.keys.election()), get(self.keys.latest())],
-        };
+        let mine = Compare::CreateRevision { key: self.keys.election(), equals: self.term.0 };
+        let compare = vec![mine, unchanged];
+        #[cfg(feature = "planted")]
+        let compare = if planted::active(Bug::SkipFence) { compare[1..].to_vec() } else { compare };
+        let txn = Txn { compare, success, failure: vec![get(self.keys.election()), get(self.keys.latest())] };
         let after = End {
             log: self.end.log,
             last: sealed.header.last,
@@ -112,7 +115,17 @@ impl Writer {
             latest: Some(latest),
         };
         self.in_flight = Some(InFlight { chunk, txn: txn.clone(), after });
-        Some(txn)
+        txn
+    }
+
+    /// A bug on purpose: what is on its way is made anew, with what has come since.
+    #[cfg(feature = "planted")]
+    pub fn repack(&mut self, queue: &Queue) -> Option<Txn> {
+        let mut chunk = self.in_flight.take()?.chunk;
+        if let Some(more) = queue.take() {
+            chunk.body.absorb(&more.body);
+        }
+        Some(self.pack(chunk))
     }
 
     /// The transaction that has to be sent again.
@@ -126,6 +139,13 @@ impl Writer {
         let Some(in_flight) = &self.in_flight else { return Written::Unknown };
         match answer {
             Ok(Response::Txn { succeeded: true, .. }) => self.commit(queue),
+            #[cfg(feature = "planted")]
+            Ok(Response::Txn { .. }) if planted::active(Bug::FailedIsCommitted) => self.commit(queue),
+            #[cfg(feature = "planted")]
+            Err(_) if planted::active(Bug::UnknownIsFailed) => {
+                self.abandon(queue);
+                Written::Unknown
+            }
             Ok(Response::Txn { succeeded: false, results, .. }) => {
                 let [OpResult::Got(election), OpResult::Got(latest)] = results.as_slice() else {
                     return Written::Unknown;

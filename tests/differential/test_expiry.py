@@ -29,7 +29,8 @@ def aging_tasks(tally):
         s("FetchTasks", A, 4)
         for token in (1, 2, 3):
             s("MarkTaskToComplete", A, (TaskRef(token), SUCCESS if token < 3 else FAILED, "ended"))
-        for token in range(1, 6):
+        # The first of the three that ended is one too many; when it is forgotten differs (`ended-tasks`).
+        for token in range(2, 6):
             s("QueryTask", TaskRef(token))
         s.started = time.monotonic()
         yield s

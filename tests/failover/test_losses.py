@@ -104,7 +104,9 @@ def test_a_client_that_restarted_under_its_host_name(start_world, expired):
     check_now(world)
     # The new one's memory is in use again.
     wait_until(lambda: name in world.masters.wait_until_serving().segments(), "the client's segment")
-    assert after.put("after the kill", b"value", config={"preferred_segments": [place]}) == 0
+    # Nothing is placed there before the client has told it to the new primary.
+    again = {"preferred_segments": [place]}
+    wait_until(lambda: after.put("after the kill", b"value", config=again) == 0, "the client to tell its memory again")
     assert world.clients[0].get("after the kill") == b"value"
 
 

@@ -56,7 +56,7 @@ async fn counts_what_was_counted() {
     metrics.counters.get(Some(500));
     metrics.counters.get(None);
     Counters::add(&metrics.counters.evicted_keys, 7);
-    metrics.value_sizes.observe(5000);
+    metrics.value_sizes.observe(5000, 1);
     let server = start(router(Arc::new(Store::new()), Arc::clone(&metrics)), LIMITS).await;
     let (_, samples) = parse(&server.get("/metrics").await.text());
     for (name, value) in [

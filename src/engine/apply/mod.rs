@@ -18,6 +18,9 @@ use super::types::{LogTime, SequenceId};
 
 impl Sequencer<'_> {
     pub(super) fn change(&mut self, id: SequenceId, at: LogTime, record: &Record<'_>) {
+        if !matches!(record, Record::PutStart(_) | Record::End { .. }) {
+            self.held.let_go();
+        }
         match *record {
             Record::PutStart(ref start) => self.apply_start(id, at, start),
             Record::UpsertStart { ref start, replaces, release_at } => {

@@ -17,7 +17,7 @@ impl Sequencer<'_> {
     /// a fault of the log: it is counted, and the record has no effect on it.
     pub(super) fn named(&mut self, object: ObjectRef) -> Option<Handle> {
         let at = |handle: Handle| {
-            let objects = self.engine.shards[handle.shard()].objects.read();
+            let objects = self.objects(handle.shard());
             let found = objects.at(handle.slot()).filter(|found| found.id == object.id);
             found.map(|found| found.last_record)
         };
@@ -41,7 +41,7 @@ impl Sequencer<'_> {
 
     pub(super) fn apply_start(&mut self, id: SequenceId, at: LogTime, start: &Start<'_>) {
         let hash = KeyHash::of(start.key);
-        let taken = self.engine.shards[hash.shard()].objects.read().find(hash, start.key).is_some();
+        let taken = self.objects(hash.shard()).find(hash, start.key).is_some();
         let replicas = if taken { None } else { self.take_places(id, start.places, start.size) };
         let Some(mut replicas) = replicas.filter(|replicas| !replicas.is_empty()) else {
             self.core.faults += 1;
@@ -82,7 +82,7 @@ impl Sequencer<'_> {
             }
             return;
         }
-        self.unname_handle(replaces.id, handle);
+        self.core.ids.remove(replaces.id);
         self.alter(handle, Some(id), |object, core| {
             core.writers.give(object.client);
             object.client = core.writers.take(start.client);
@@ -94,7 +94,7 @@ impl Sequencer<'_> {
             object.data_type = start.data_type;
             object.replicas_mut().for_each(|replica| replica.status = ReplicaStatus::Processing);
         });
-        self.name_handle(ObjectId(id.0), handle);
+        self.core.ids.insert(ObjectId(id.0), handle);
         self.core.begin_processing(ObjectId(id.0), at, start.soft_pin);
     }
 

@@ -9,7 +9,7 @@ use crate::engine::eviction::Standing;
 use crate::engine::group::{Group, Membership};
 use crate::engine::object::{Object, Replica, Replicas};
 use crate::engine::record::LeaseBucket;
-use crate::engine::shard::Handle;
+use crate::engine::shard::{Handle, KeyHash};
 use crate::engine::state::{Counts, Engine, Sequencer};
 use crate::engine::types::{LogTime, ObjectId, SequenceId};
 
@@ -35,11 +35,12 @@ struct Imprint {
 }
 
 impl Imprint {
-    fn of(object: &Object, core: &Core) -> Self {
+    /// Of an object whose key has this hash.
+    fn of(object: &Object, key: KeyHash, core: &Core) -> Self {
         let soft_pin_until = object.soft_pin_until();
         let pinned = object.hard_pinned || soft_pin_until != LogTime(0);
         Self {
-            hash: digest::object(object, core.writers.id(object.client)),
+            hash: digest::object(object, key, core.writers.id(object.client)),
             id: object.id,
             lease: object.replicated_lease,
             soft_pin_until,
@@ -146,20 +147,7 @@ impl Core {
 impl Engine {
     /// Where the object with this id lies.
     pub(in crate::engine) fn handle(&self, core: &Core, id: ObjectId) -> Option<Handle> {
-        let is_it = |handle: &Handle| {
-            self.shards[handle.shard()].objects.read().at(handle.slot()).is_some_and(|object| object.id == id)
-        };
-        match core.hint.get() {
-            Some((hinted, handle)) if hinted == id && is_it(&handle) => Some(handle),
-            _ => core.ids.find(id, is_it),
-        }
-    }
-}
-
-impl Engine {
-    fn id_at(&self, handle: Handle) -> ObjectId {
-        let objects = self.shards[handle.shard()].objects.read();
-        objects.at(handle.slot()).map_or(ObjectId(0), |object| object.id)
+        core.ids.find(id)
     }
 }
 
@@ -173,15 +161,16 @@ impl Sequencer<'_> {
     ) {
         let engine = self.engine;
         let core = &mut *self.core;
-        let mut objects = engine.shards[handle.shard()].objects.write();
+        let mut objects = self.held.change(&engine.shards, handle.shard());
         let Some(object) = objects.at_mut(handle.slot()) else { return };
-        let before = Imprint::of(object, core);
+        let key = KeyHash::of(&object.key);
+        let before = Imprint::of(object, key, core);
         change(object, core);
         object.trim();
         if let Some(record) = record {
             object.last_record = record;
         }
-        let after = Imprint::of(object, core);
+        let after = Imprint::of(object, key, core);
         core.imprint_off(&before);
         core.imprint_on(&after);
         if before.soft_pin_until != after.soft_pin_until {
@@ -194,10 +183,10 @@ impl Sequencer<'_> {
     }
 
     /// Puts a new object in its place.
-    pub(in crate::engine) fn settle(&mut self, object: Object, hash: crate::engine::shard::KeyHash) {
+    pub(in crate::engine) fn settle(&mut self, object: Object, hash: KeyHash) {
         let engine = self.engine;
         let core = &mut *self.core;
-        let imprint = Imprint::of(&object, core);
+        let imprint = Imprint::of(&object, hash, core);
         let id = object.id;
         if let Some(group) = object.group() {
             group.joined(id);
@@ -208,36 +197,22 @@ impl Sequencer<'_> {
             Counts::add(&engine.counts.soft_pinned, 1);
         }
         let shard = hash.shard();
-        let slot = engine.shards[shard].objects.write().insert(hash, object);
+        let slot = self.held.change(&engine.shards, shard).insert(hash, object);
         let handle = Handle::new(shard, slot);
-        self.name_handle(id, handle);
+        self.core.ids.insert(id, handle);
         self.core.hint.set(Some((id, handle)));
         Counts::add(&engine.counts.objects, 1);
-    }
-
-    pub(super) fn name_handle(&mut self, id: ObjectId, handle: Handle) {
-        let engine = self.engine;
-        self.core.ids.insert(id, handle, |handle| engine.id_at(*handle));
-    }
-
-    pub(super) fn unname_handle(&mut self, id: ObjectId, handle: Handle) {
-        let engine = self.engine;
-        self.core.ids.remove(id, handle, |handle| engine.id_at(*handle));
     }
 
     /// Takes an object away. Its replicas' bytes meet their fate.
     pub(super) fn unsettle(&mut self, handle: Handle, record: SequenceId, fate: Fate) {
         let engine = self.engine;
-        let Some(id) = engine.shards[handle.shard()].objects.read().at(handle.slot()).map(|object| object.id)
-        else {
-            return;
-        };
-        self.unname_handle(id, handle);
-        let Some(object) = engine.shards[handle.shard()].objects.write().remove(handle.slot(), record) else {
-            return;
-        };
+        let removed = self.held.change(&engine.shards, handle.shard()).remove(handle.slot(), record);
+        let Some(object) = removed else { return };
         let core = &mut *self.core;
-        let imprint = Imprint::of(&object, core);
+        let id = object.id;
+        core.ids.remove(id);
+        let imprint = Imprint::of(&object, KeyHash::of(&object.key), core);
         core.imprint_off(&imprint);
         if let Some(group) = object.group() {
             core.leave_group(group);

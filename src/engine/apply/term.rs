@@ -7,6 +7,8 @@ use crate::engine::digest::{self, Digest};
 use crate::engine::reign::{Reign, TermReport};
 use crate::engine::state::Sequencer;
 use crate::engine::types::{LogTime, SegmentNumber, SequenceId, Term};
+#[cfg(feature = "planted")]
+use crate::replication::planted::{self, Bug};
 
 impl Sequencer<'_> {
     /// Cleans up after the old primary, at a cost for each client and segment and none for objects: what lies in
@@ -21,6 +23,10 @@ impl Sequencer<'_> {
         lease_ttl: u64,
         kept_tasks: u32,
     ) {
+        #[cfg(feature = "planted")]
+        if planted::active(Bug::ForgetReservations) {
+            self.forget_reservations(id);
+        }
         let core = &mut *self.core;
         let reign = Reign {
             term,
@@ -55,6 +61,17 @@ impl Sequencer<'_> {
             reservations: core.processing.len() + core.replications.len() + core.discarded.len(),
             hold_ms: reign.hold_until.0.saturating_sub(at.0),
         };
+    }
+
+    /// A bug on purpose: writes under way give their bytes free.
+    #[cfg(feature = "planted")]
+    fn forget_reservations(&mut self, id: SequenceId) {
+        let writes: Vec<_> = self.core.processing.keys().copied().collect();
+        for write in writes {
+            if let Some(handle) = self.engine.handle(&self.core, write) {
+                self.unsettle(handle, id, super::Fate::Free);
+            }
+        }
     }
 
     pub(super) fn apply_resign(&mut self, id: SequenceId, term: Term) {

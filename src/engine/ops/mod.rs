@@ -10,6 +10,7 @@ mod placement;
 mod put;
 mod remove;
 mod replicate;
+mod run;
 mod segments;
 mod tasks;
 mod term;
@@ -17,6 +18,7 @@ mod upkeep;
 
 pub use put::{ReplicaTypes, Started, WriteConfig};
 pub use replicate::Replicated;
+pub use run::Run;
 pub use upkeep::Upkeep;
 
 /// The longest key: a record names its key, and a record has to fit into a batch of the log.

@@ -3,14 +3,16 @@
 use std::sync::atomic::Ordering;
 
 use super::placement::{Places, Wanted};
-use crate::engine::object::{ReplicaStatus, Replicas};
+use crate::engine::object::{Object, ReplicaStatus, Replicas};
 use crate::engine::record::{Record, SoftPin, Start};
 use crate::engine::rules::Strategy;
-use crate::engine::shard::{KeyHash, SHARD_CAPACITY};
+use crate::engine::shard::{Key, SHARD_CAPACITY};
 use crate::engine::state::Sequencer;
 use crate::engine::types::{Answer, ErrorCode, ObjectId, SequenceId, Uuid};
 
 use super::find::Found;
+#[cfg(feature = "planted")]
+use crate::replication::planted::{self, Bug};
 
 /// How an object is to be written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,6 +51,13 @@ pub enum ReplicaTypes {
     Others,
 }
 
+impl Started {
+    /// What the writer of an object needs to know of it.
+    fn of(object: &Object) -> Self {
+        Self { size: object.size, replicas: object.replicas().cloned().collect() }
+    }
+}
+
 impl Sequencer<'_> {
     /// Reserves memory for a new object.
     pub fn put_start(
@@ -58,6 +67,48 @@ impl Sequencer<'_> {
         size: u64,
         config: &WriteConfig<'_>,
     ) -> Answer<Started> {
+        let key = Key::new(key);
+        self.run(&[key]).put_start(client, key, size, config, Started::of)
+    }
+
+    /// Reserves memory to write a key again, or the memory that it has if the size is the same.
+    pub fn upsert_start(
+        &mut self,
+        client: Uuid,
+        key: &[u8],
+        size: u64,
+        config: &WriteConfig<'_>,
+    ) -> Answer<Started> {
+        let key = Key::new(key);
+        self.run(&[key]).upsert_start(client, key, size, config, Started::of)
+    }
+
+    /// The writer is done.
+    pub fn end(
+        &mut self,
+        client: Uuid,
+        key: &[u8],
+        types: ReplicaTypes,
+        checksum: Option<u64>,
+    ) -> Answer<()> {
+        let key = Key::new(key);
+        self.run(&[key]).end(client, key, types, checksum)
+    }
+
+    /// The writer gives up.
+    pub fn revoke(&mut self, client: Uuid, key: &[u8], types: ReplicaTypes) -> Answer<()> {
+        let key = Key::new(key);
+        self.run(&[key]).revoke(client, key, types)
+    }
+
+    pub(super) fn start_put<R>(
+        &mut self,
+        client: Uuid,
+        key: Key<'_>,
+        size: u64,
+        config: &WriteConfig<'_>,
+        tell: impl FnOnce(&Object) -> R,
+    ) -> Answer<R> {
         let mut stuck = None;
         if let Some(found) = self.find_to_write(key) {
             let complete = self.view(found.handle, |object| {
@@ -76,23 +127,25 @@ impl Sequencer<'_> {
         }
         let places = match self.places(client, key, size, config) {
             Ok(places) => places,
-            Err(answer) => return answer,
+            Err((code, depends_on)) => return Answer::refuse(code, depends_on),
         };
         if let Some((found, release_at)) = stuck {
             self.commit(&Record::Discard { object: found.object, release_at });
         }
-        self.start_at(client, key, size, config, &places)
+        self.start_at(client, key, size, config, &places, tell)
     }
 
-    /// Reserves memory to write a key again, or the memory that it has if the size is the same.
-    pub fn upsert_start(
+    pub(super) fn start_upsert<R>(
         &mut self,
         client: Uuid,
-        key: &[u8],
+        key: Key<'_>,
         size: u64,
         config: &WriteConfig<'_>,
-    ) -> Answer<Started> {
-        let Some(found) = self.find_to_write(key) else { return self.put_start(client, key, size, config) };
+        tell: impl FnOnce(&Object) -> R,
+    ) -> Answer<R> {
+        let Some(found) = self.find_to_write(key) else {
+            return self.start_put(client, key, size, config, tell);
+        };
         let seen = self.view(found.handle, |object| {
             let group = object.group().map(|group| group.id.clone());
             (group, object.replication().is_some(), object.size, object.hard_pinned, object.lease())
@@ -113,8 +166,8 @@ impl Sequencer<'_> {
             let places = self.places(client, key, size, config);
             let discarded = self.commit(&Record::Discard { object: found.object, release_at });
             return match places {
-                Err(answer) => Answer { depends_on: discarded, ..answer },
-                Ok(places) => self.start_at(client, key, size, config, &places),
+                Err((code, _)) => Answer::refuse(code, discarded),
+                Ok(places) => self.start_at(client, key, size, config, &places, tell),
             };
         }
         let config = WriteConfig { hard_pin: hard_pinned, ..*config };
@@ -123,39 +176,40 @@ impl Sequencer<'_> {
         } else {
             match self.places(client, key, size, &config) {
                 Ok(places) => places,
-                Err(answer) => return answer,
+                Err((code, depends_on)) => return Answer::refuse(code, depends_on),
             }
         };
-        let start = start(client, key, size, &config, &places, group);
+        let start = start(client, key.bytes, size, &config, &places, group);
         let id = self.commit(&Record::UpsertStart { start, replaces: Some(found.object), release_at });
-        self.started(id)
+        self.started(id, tell)
     }
 
-    fn start_at(
+    fn start_at<R>(
         &mut self,
         client: Uuid,
-        key: &[u8],
+        key: Key<'_>,
         size: u64,
         config: &WriteConfig<'_>,
         places: &Places,
-    ) -> Answer<Started> {
+        tell: impl FnOnce(&Object) -> R,
+    ) -> Answer<R> {
         let group = config.group.filter(|group| !group.is_empty());
-        let id = self.commit(&Record::PutStart(start(client, key, size, config, places, group)));
-        self.started(id)
+        let id = self.commit(&Record::PutStart(start(client, key.bytes, size, config, places, group)));
+        self.started(id, tell)
     }
 
     fn places(
         &mut self,
         client: Uuid,
-        key: &[u8],
+        key: Key<'_>,
         size: u64,
         config: &WriteConfig<'_>,
-    ) -> Result<Places, Answer<Started>> {
+    ) -> Result<Places, (ErrorCode, SequenceId)> {
         let last = self.core.last;
         // With fewer objects than one shard can hold there is no need to look.
         let many = self.engine.len() >= SHARD_CAPACITY as u64 - 1;
-        if many && self.engine.shards[KeyHash::of(key).shard()].objects.read().len() >= SHARD_CAPACITY - 1 {
-            return Err(Answer::refuse(ErrorCode::NO_AVAILABLE_HANDLE, last));
+        if many && self.objects(key.hash.shard()).len() >= SHARD_CAPACITY - 1 {
+            return Err((ErrorCode::NO_AVAILABLE_HANDLE, last));
         }
         let own_host = self.host_of(client, config);
         let wanted = Wanted {
@@ -170,7 +224,7 @@ impl Sequencer<'_> {
             if self.core.open.len() as u64 >= config.replicas.max(1) {
                 self.engine.counts.starved.store(true, Ordering::Relaxed);
             }
-            return Err(Answer::refuse(ErrorCode::NO_AVAILABLE_HANDLE, last));
+            return Err((ErrorCode::NO_AVAILABLE_HANDLE, last));
         }
         Ok(places)
     }
@@ -185,22 +239,27 @@ impl Sequencer<'_> {
     }
 
     /// What a writer is told: it rests on the record that reserved the bytes (R3).
-    fn started(&self, id: SequenceId) -> Answer<Started> {
-        let seen = self.view_by_id(ObjectId(id.0), |object| Started {
-            size: object.size,
-            replicas: object.replicas().cloned().collect(),
+    fn started<R>(&self, id: SequenceId, tell: impl FnOnce(&Object) -> R) -> Answer<R> {
+        let object = ObjectId(id.0);
+        // The object that was made last is nearly always the one, and needs no search.
+        let hinted = self.core.hint.get().filter(|(hinted, _)| *hinted == object).map(|(_, handle)| handle);
+        let handle = hinted.or_else(|| self.core.ids.find(object));
+        let told = handle.and_then(|handle| {
+            let objects = self.objects(handle.shard());
+            objects.at(handle.slot()).filter(|found| found.id == object).map(tell)
         });
-        match seen {
-            Some(started) => Answer::ok(started, id),
+        match told {
+            #[cfg(feature = "planted")]
+            Some(told) if planted::active(Bug::AnswerStartEarly) => Answer::ok(told, SequenceId(0)),
+            Some(told) => Answer::ok(told, id),
             None => Answer::refuse(ErrorCode::INTERNAL_ERROR, id),
         }
     }
 
-    /// The writer is done.
-    pub fn end(
+    pub(super) fn end_write(
         &mut self,
         client: Uuid,
-        key: &[u8],
+        key: Key<'_>,
         types: ReplicaTypes,
         checksum: Option<u64>,
     ) -> Answer<()> {
@@ -222,8 +281,7 @@ impl Sequencer<'_> {
         }
     }
 
-    /// The writer gives up.
-    pub fn revoke(&mut self, client: Uuid, key: &[u8], types: ReplicaTypes) -> Answer<()> {
+    pub(super) fn revoke_write(&mut self, client: Uuid, key: Key<'_>, types: ReplicaTypes) -> Answer<()> {
         let found = match self.find_owned(client, key) {
             Ok(found) => found,
             Err((code, depends_on)) => return Answer::refuse(code, depends_on),
@@ -237,8 +295,8 @@ impl Sequencer<'_> {
         Answer::ok((), self.commit(&Record::Revoke { object: found.object }))
     }
 
-    fn find_owned(&self, client: Uuid, key: &[u8]) -> Result<Found, (ErrorCode, SequenceId)> {
-        let found = self.find(key)?;
+    fn find_owned(&self, client: Uuid, key: Key<'_>) -> Result<Found, (ErrorCode, SequenceId)> {
+        let found = self.find_hashed(key)?;
         if self.core.writers.id(found.client) == client {
             Ok(found)
         } else {

@@ -105,10 +105,7 @@ impl Sequencer<'_> {
                 self.engine.shards[shard].objects.read().iter().map(|object| object.id).collect();
             let mut objects = self.engine.shards[shard].objects.write();
             for id in ids {
-                let is_it = |handle: &Handle| {
-                    handle.shard() == shard && objects.at(handle.slot()).is_some_and(|object| object.id == id)
-                };
-                let Some(handle) = self.core.ids.find(id, is_it) else { continue };
+                let Some(handle) = self.core.ids.find(id) else { continue };
                 let Some(object) = objects.at_mut(handle.slot()) else { continue };
                 if !object.is_complete() || object.replication().is_some() {
                     continue;

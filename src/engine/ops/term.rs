@@ -5,6 +5,8 @@ use crate::engine::record::Record;
 use crate::engine::reign::TermReport;
 use crate::engine::state::{Engine, Sequencer};
 use crate::engine::types::{LogTime, SequenceId, Term, Uuid};
+#[cfg(feature = "planted")]
+use crate::replication::planted::{self, Bug};
 
 impl Sequencer<'_> {
     /// Begins a term: the first record of every primary, after the whole durable prefix is applied. The old primary may
@@ -19,6 +21,8 @@ impl Sequencer<'_> {
         } else {
             self.now.plus(answers_for).plus(rules.lease_ttl.max(reign.lease_ttl))
         };
+        #[cfg(feature = "planted")]
+        let hold_until = if planted::active(Bug::SkipHold) { LogTime(0) } else { hold_until };
         let kept_tasks = u32::try_from(rules.max_finished_tasks).unwrap_or(u32::MAX);
         let lease_ttl = rules.lease_ttl;
         self.commit(&Record::NewTerm { term, primary, hold_until, lease_ttl, kept_tasks })

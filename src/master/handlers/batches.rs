@@ -1,10 +1,13 @@
 //! Calls about many objects. Each item is answered as the single call would be, in order.
 
+use super::starts::Starts;
 use super::{Handled, Handlers, INVALID, config, constant, reply_batch};
-use crate::engine::ops::ReplicaTypes;
+use crate::engine::Engine;
+use crate::engine::object::Object;
+use crate::engine::ops::{ReplicaTypes, Run};
+use crate::engine::shard::Key;
 use crate::engine::types::{Answer, SequenceId};
-use crate::engine::{Engine, Sequencer};
-use crate::master::describe::{Located, Readable};
+use crate::master::describe::{Placed, Readable};
 use crate::wire::batch::{BatchError, BatchReply};
 use crate::wire::functions::{Rpc, encode_response};
 use crate::wire::messages::{
@@ -116,43 +119,88 @@ impl Handlers {
         let items = request.keys.len();
         let groups = request.config.group_ids.as_deref();
         if request.slice_lengths.len() != items || groups.is_some_and(|groups| groups.len() != items) {
-            let results: Vec<Expected<Located>> = request.keys.iter().map(|_| Err(INVALID)).collect();
+            let results: Vec<Expected<Placed<'_>>> = request.keys.iter().map(|_| Err(INVALID)).collect();
             return reply_batch::<F, _>(&results, SequenceId(0), out);
         }
-        let all = aside(items, || self.start_all(request, upsert));
-        reply_batch::<F, _>(&all.results, all.depends_on, out)
+        let mut reply = BatchReply::<F>::begin(out, items);
+        let (failed, depends_on) = aside(items, || self.start_all(request, upsert, &mut reply));
+        report(reply.finish());
+        Handled::batch(items, failed, depends_on)
     }
 
-    fn start_all(&self, request: &BatchStartRequest<'_>, upsert: bool) -> Results<Located> {
+    /// Starts all writes of a batch, and says how many failed and what the answers rest on together.
+    fn start_all<F: Rpc>(
+        &self,
+        request: &BatchStartRequest<'_>,
+        upsert: bool,
+        reply: &mut BatchReply<'_, F>,
+    ) -> (usize, SequenceId) {
         let config: &ReplicateConfig<'_> = &request.config;
+        let client = request.client_id;
         let groups = config.group_ids.as_deref();
         let preferred = config::preferred(config);
         // Items after the first follow it to its node, where that was asked for.
         let mut follow: Option<Box<[u8]>> = None;
-        let mut all = Results::with_room(request.keys.len());
+        let mut starts = Starts::default();
+        let mut failed = 0;
+        let mut depends_on = SequenceId(0);
         let mut nth = 0;
-        for keys in request.keys.chunks(TURN) {
-            let mut sequencer = self.engine.sequencer(self.now());
-            for key in keys {
+        self.in_runs(
+            &request.keys,
+            |key| key,
+            |run, _, key| {
                 let followed: [&[u8]; 1] = [follow.as_deref().unwrap_or_default()];
                 let preferred: &[&[u8]] = if follow.is_some() { &followed } else { &preferred };
                 let length = request.slice_lengths[nth];
                 let group = groups.map(|groups| groups[nth]);
-                let answer = match config::check(config, key, length, group, preferred, &self.engine.rules) {
-                    Err(code) => Answer::invalid(code),
-                    Ok(write) if upsert => sequencer.upsert_start(request.client_id, key, length, &write),
-                    Ok(write) => sequencer.put_start(request.client_id, key, length, &write),
-                };
-                if nth == 0 && config.prefer_alloc_in_same_node && !upsert {
-                    let last = answer.result.as_ref().ok().and_then(|started| started.replicas.last());
-                    follow = last.map(|replica| replica.segment.te_endpoint.clone());
-                }
-                self.count_start(config.replica_num, &answer);
-                all.push(answer.map(Located::from));
+                let first = nth == 0 && config.prefer_alloc_in_same_node && !upsert;
                 nth += 1;
+                let tell = |object: &Object| {
+                    report(reply.push(&Ok::<_, ErrorCode>(Placed(object))));
+                    starts.began(config.replica_num, object, self);
+                    let last = object.replicas().last().filter(|_| first);
+                    last.map(|replica| replica.segment.te_endpoint.clone())
+                };
+                let answer =
+                    match config::check(config, key.bytes, length, group, preferred, &self.engine.rules) {
+                        Err(code) => Answer::invalid(code),
+                        Ok(write) if upsert => run.upsert_start(client, key, length, &write, tell),
+                        Ok(write) => run.put_start(client, key, length, &write, tell),
+                    };
+                starts.answered(&answer);
+                depends_on = depends_on.max(answer.depends_on);
+                match answer.result {
+                    Ok(endpoint) => follow = endpoint.or(follow.take()),
+                    Err(code) => {
+                        failed += 1;
+                        report(reply.push(&Err::<Placed<'_>, _>(code)));
+                    }
+                }
+            },
+        );
+        starts.count(self);
+        (failed, depends_on)
+    }
+
+    /// Hands items with their keys to `each`, in order: a number of them under one hold of the sequencer, and of these
+    /// a few as one run.
+    fn in_runs<'k, I>(
+        &self,
+        items: &'k [I],
+        key: impl Fn(&'k I) -> &'k [u8],
+        mut each: impl FnMut(&mut Run<'_, '_>, &'k I, Key<'k>),
+    ) {
+        let engine: &Engine = &self.engine;
+        let mut keys = Vec::with_capacity(items.len().min(TURN));
+        for turn in items.chunks(TURN) {
+            keys.clear();
+            keys.extend(turn.iter().map(|item| Key::new(key(item))));
+            let mut sequencer = engine.sequencer(self.now());
+            for (items, keys) in turn.chunks(Run::LENGTH).zip(keys.chunks(Run::LENGTH)) {
+                let mut run = sequencer.run(keys);
+                items.iter().zip(keys).for_each(|(item, key)| each(&mut run, item, *key));
             }
         }
-        all
     }
 
     pub(super) fn batch_put_end<F: Rpc>(
@@ -183,9 +231,12 @@ impl Handlers {
         types: ReplicaTypes,
         out: &mut Vec<u8>,
     ) -> Handled {
-        self.in_turns::<F, _>(metas, out, |sequencer, meta| {
-            sequencer.end(client, meta.key, types, meta.object_checksum)
-        })
+        self.in_turns::<F, _>(
+            metas,
+            |meta| meta.key,
+            out,
+            |run, meta, key| run.end(client, key, types, meta.object_checksum),
+        )
     }
 
     pub(super) fn batch_put_revoke<F: Rpc>(
@@ -194,9 +245,12 @@ impl Handlers {
         out: &mut Vec<u8>,
     ) -> Handled {
         let types = config::types(request.replica_type);
-        self.in_turns::<F, _>(&request.keys, out, |sequencer, key| {
-            sequencer.revoke(request.client_id, key, types)
-        })
+        self.in_turns::<F, _>(
+            &request.keys,
+            |key| key,
+            out,
+            |run, _, key| run.revoke(request.client_id, key, types),
+        )
     }
 
     pub(super) fn batch_upsert_revoke<F: Rpc>(
@@ -205,28 +259,24 @@ impl Handlers {
         out: &mut Vec<u8>,
     ) -> Handled {
         let types = config::types(ReplicaType::ALL);
-        self.in_turns::<F, _>(&request.keys, out, |sequencer, key| {
-            sequencer.revoke(request.client_id, key, types)
-        })
+        self.in_turns::<F, _>(
+            &request.keys,
+            |key| key,
+            out,
+            |run, _, key| run.revoke(request.client_id, key, types),
+        )
     }
 
-    /// Runs one operation for each item, a number of them under one hold of the sequencer.
-    fn in_turns<F: Rpc, I>(
+    /// Answers a batch of which each item is one operation that says just how it went.
+    fn in_turns<'k, F: Rpc, I>(
         &self,
-        items: &[I],
+        items: &'k [I],
+        key: impl Fn(&'k I) -> &'k [u8],
         out: &mut Vec<u8>,
-        mut each: impl FnMut(&mut Sequencer<'_>, &I) -> Answer<()>,
+        mut each: impl FnMut(&mut Run<'_, '_>, &'k I, Key<'k>) -> Answer<()>,
     ) -> Handled {
-        let engine: &Engine = &self.engine;
         let mut all = Results::with_room(items.len());
-        aside(items.len(), || {
-            for turn in items.chunks(TURN) {
-                let mut sequencer = engine.sequencer(self.now());
-                for item in turn {
-                    all.push(each(&mut sequencer, item));
-                }
-            }
-        });
+        aside(items.len(), || self.in_runs(items, key, |run, item, key| all.push(each(run, item, key))));
         reply_batch::<F, _>(&all.results, all.depends_on, out)
     }
 

@@ -8,17 +8,17 @@ mod patterns;
 mod payload;
 mod replication;
 mod segments;
+mod starts;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::engine::Engine;
-use crate::engine::ops::Started;
 use crate::engine::types::{Answer, LogTime, SequenceId};
 use crate::master::clock::Clock;
 use crate::master::liveness::Liveness;
-use crate::master::metrics::{Counters, Metrics};
+use crate::master::metrics::Metrics;
 use crate::wire::functions::{Function, Rpc, decode_request, encode_response, rpc};
 use crate::wire::generation;
 use crate::wire::server::Outcome;
@@ -111,21 +111,6 @@ const INVALID_ARGUMENTS: Outcome = Outcome::Error { code: 4, message: "invalid r
 impl Handlers {
     fn now(&self) -> LogTime {
         self.clock.now()
-    }
-
-    /// Counts how a Start went.
-    fn count_start(&self, wanted: u64, answer: &Answer<Started>) {
-        let counters = &self.metrics.counters;
-        match &answer.result {
-            Ok(started) => {
-                self.metrics.value_sizes.observe(started.size);
-                if (started.replicas.len() as u64) < wanted {
-                    Counters::add(&counters.put_start_partial_allocations, 1);
-                }
-            }
-            Err(ErrorCode::NO_AVAILABLE_HANDLE) => Counters::add(&counters.put_start_alloc_failures, 1),
-            Err(_) => {}
-        }
     }
 
     /// Answers a call.

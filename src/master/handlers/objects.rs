@@ -1,9 +1,12 @@
 //! Calls about one object.
 
+use super::starts::Starts;
 use super::{Handled, Handlers, INVALID, config, constant, reply};
+use crate::engine::object::Object;
 use crate::engine::ops::ReplicaTypes;
+use crate::engine::shard::Key;
 use crate::engine::types::Answer;
-use crate::master::describe::{Located, Readable};
+use crate::master::describe::{Placed, Readable};
 use crate::wire::functions::{Rpc, encode_response};
 use crate::wire::messages::{EndRequest, KeyRequest, RemoveRequest, RevokeRequest, StartRequest};
 use crate::wire::types::ErrorCode;
@@ -53,18 +56,29 @@ impl Handlers {
         };
         let write = match checked {
             Ok(write) => write,
-            Err(code) => return constant::<F, Located>(Err(code), out),
+            Err(code) => return constant::<F, Placed<'_>>(Err(code), out),
+        };
+        let (client, key, length) = (request.client_id, Key::new(request.key), request.slice_length);
+        let mut starts = Starts::default();
+        let tell = |object: &Object| {
+            encode_response::<F, _>(&Ok::<_, ErrorCode>(Placed(object)), out);
+            starts.began(request.config.replica_num, object, self);
         };
         let mut sequencer = self.engine.sequencer(self.now());
-        let (client, key, length) = (request.client_id, request.key, request.slice_length);
+        let mut run = sequencer.run(&[key]);
         let answer = if upsert {
-            sequencer.upsert_start(client, key, length, &write)
+            run.upsert_start(client, key, length, &write, tell)
         } else {
-            sequencer.put_start(client, key, length, &write)
+            run.put_start(client, key, length, &write, tell)
         };
+        drop(run);
         drop(sequencer);
-        self.count_start(request.config.replica_num, &answer);
-        reply::<F, _>(answer.map(Located::from), out)
+        if let Err(code) = answer.result {
+            encode_response::<F, _>(&Err::<Placed<'_>, _>(code), out);
+        }
+        starts.answered(&answer);
+        starts.count(self);
+        Handled::one(answer.result.is_err(), answer.depends_on)
     }
 
     pub(super) fn end<F: Rpc>(&self, request: EndRequest<'_>, out: &mut Vec<u8>) -> Handled {

@@ -66,11 +66,11 @@ pub struct ValueSizes {
 }
 
 impl ValueSizes {
-    /// Counts one new object.
-    pub fn observe(&self, bytes: u64) {
+    /// Counts so many new objects of one size.
+    pub fn observe(&self, bytes: u64, objects: u64) {
         let bucket = BOUNDS.iter().position(|bound| bytes <= *bound).unwrap_or(BOUNDS.len());
-        self.buckets[bucket].fetch_add(1, Relaxed);
-        self.sum.fetch_add(bytes, Relaxed);
+        self.buckets[bucket].fetch_add(objects, Relaxed);
+        self.sum.fetch_add(bytes.wrapping_mul(objects), Relaxed);
     }
 
     /// The bounds with their cumulative counts, then the count and the sum of all values.
@@ -92,7 +92,7 @@ mod tests {
     fn sizes_fall_into_cumulative_buckets() {
         let sizes = ValueSizes::default();
         for bytes in [1, 4096, 4097, 64 << 20, 1 << 40] {
-            sizes.observe(bytes);
+            sizes.observe(bytes, 1);
         }
         let (buckets, count, sum) = sizes.snapshot();
         let counts: Vec<u64> = buckets.iter().map(|(_, count)| *count).collect();

@@ -17,7 +17,7 @@ use crate::master::http::{self, Health};
 use crate::master::peer::{self, PeerFollower, PeerState};
 use crate::master::service::Replication;
 use crate::master::serving::{Service, Serving};
-use crate::master::settings::ha::{Durability, HaSettings};
+use crate::master::settings::ha::Durability;
 use crate::replication::driver::{Host, Inputs};
 use crate::replication::node::status::{Activity, NodeStatus, Role};
 use crate::replication::node::{HandoverError, HandoverId, Input, MemberValue, Node, Peer};
@@ -65,66 +65,51 @@ impl Bulletin {
 }
 
 /// The process around a node.
-pub(super) struct ProcessHost<P> {
-    service: Service,
-    durability: Durability,
-    clock: MonotonicClock,
-    inputs: Inputs,
-    follower: PeerFollower,
-    waiting: Waiting,
-    serving: Option<Serving>,
-    log_clock: Option<Clock>,
-    told_at: Monotonic,
-    told: Option<(Activity, Term, Option<(String, u64)>, bool)>,
-    to: P,
+pub(super) struct ProcessHost {
+    /// What serving takes.
+    pub service: Service,
+    /// What is durable before it is answered.
+    pub durability: Durability,
+    /// The clock of the node.
+    pub clock: MonotonicClock,
+    /// The way into the node.
+    pub inputs: Inputs,
+    /// The connection to the primary's process.
+    pub follower: PeerFollower,
+    /// Those who wait for the end of a hand-over.
+    pub waiting: Waiting,
+    /// Clients being served.
+    pub serving: Option<Serving>,
+    /// Log time while they are.
+    pub log_clock: Option<Clock>,
+    /// What was told last, and when.
+    pub told: (Monotonic, Option<Headline>),
+    /// Where it is told.
+    pub to: Publishing,
+}
+
+/// What is told at once when it changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Headline {
+    activity: Activity,
+    term: Term,
+    master_view: Option<(String, u64)>,
+    serving: bool,
 }
 
 /// Where the process is told what the node is at.
 pub(super) struct Publishing {
-    state: watch::Sender<Current>,
-    bulletin: watch::Sender<Bulletin>,
-    applied: watch::Sender<SequenceId>,
-    peer_state: watch::Sender<PeerState>,
+    /// For HTTP.
+    pub state: watch::Sender<Current>,
+    /// For the admin API.
+    pub bulletin: watch::Sender<Bulletin>,
+    /// For the primary.
+    pub applied: watch::Sender<SequenceId>,
+    /// For standbys.
+    pub peer_state: watch::Sender<PeerState>,
 }
 
-impl ProcessHost<()> {
-    pub(super) fn new(
-        service: Service,
-        ha: &HaSettings,
-        clock: MonotonicClock,
-        inputs: Inputs,
-        follower: PeerFollower,
-        waiting: Waiting,
-    ) -> Self {
-        let durability = ha.durability;
-        let (serving, log_clock, told, told_at, to) = (None, None, None, Monotonic(0), ());
-        Self { service, durability, clock, inputs, follower, waiting, serving, log_clock, told_at, told, to }
-    }
-
-    pub(super) fn publishing(
-        self,
-        state: watch::Sender<Current>,
-        bulletin: watch::Sender<Bulletin>,
-        applied: watch::Sender<SequenceId>,
-        peer_state: watch::Sender<PeerState>,
-    ) -> ProcessHost<Publishing> {
-        ProcessHost {
-            service: self.service,
-            durability: self.durability,
-            clock: self.clock,
-            inputs: self.inputs,
-            follower: self.follower,
-            waiting: self.waiting,
-            serving: self.serving,
-            log_clock: self.log_clock,
-            told_at: self.told_at,
-            told: self.told,
-            to: Publishing { state, bulletin, applied, peer_state },
-        }
-    }
-}
-
-impl ProcessHost<Publishing> {
+impl ProcessHost {
     fn tell(&self, input: Input) {
         let inputs = self.inputs.clone();
         // The node's own task must never wait for room among its inputs.
@@ -135,7 +120,7 @@ impl ProcessHost<Publishing> {
     fn publish(&mut self, node: &Node) {
         let now = self.clock.now();
         let bulletin = Bulletin { clock: self.log_clock, ..Bulletin::new(node, now) };
-        self.told_at = now;
+        self.told.0 = now;
         let status = &bulletin.status;
         let serves = self.serving.is_some() && status.activity == Activity::Serving;
         let health = Health {
@@ -183,7 +168,7 @@ fn state_word(status: &NodeStatus) -> &'static str {
     }
 }
 
-impl Host for ProcessHost<Publishing> {
+impl Host for ProcessHost {
     fn open(&mut self, replica: Arc<Replica>, clock: LogClock, _term: Term) {
         let (from, since) = clock.start();
         let log_clock = Clock::going_on(from, self.clock.instant(since));
@@ -229,10 +214,11 @@ impl Host for ProcessHost<Publishing> {
         let applied = node.replica().engine.applied();
         self.to.applied.send_if_modified(|told| std::mem::replace(told, applied) != applied);
         let now = self.clock.now();
-        let status = node.brief();
-        let told = Some((status.0, status.1, node.view().master_view().cloned(), self.serving.is_some()));
-        if told != self.told || now.since(self.told_at) >= NEWS_INTERVAL {
-            self.told = told;
+        let (activity, term) = node.brief();
+        let master_view = node.view().master_view().cloned();
+        let headline = Some(Headline { activity, term, master_view, serving: self.serving.is_some() });
+        if headline != self.told.1 || now.since(self.told.0) >= NEWS_INTERVAL {
+            self.told.1 = headline;
             self.publish(node);
         }
     }

@@ -13,6 +13,8 @@ use super::{CallId, Node, Phase, Purpose, Reign, Stage};
 use crate::coordination::types::{Compare, Failure, Get, KeyRange, Op, OpResult, Request, Response, Txn};
 use crate::engine::types::{LogTime, Term};
 use crate::replication::lease::LeaderLease;
+#[cfg(feature = "planted")]
+use crate::replication::planted::{self, Bug};
 use crate::replication::time::{LogClock, Monotonic};
 use crate::replication::writer::Writer;
 
@@ -38,7 +40,10 @@ impl Node {
     /// Stands if nobody leads and this node could.
     pub(super) fn stand(&mut self, now: Monotonic) {
         let Some(gone_at) = self.view.gone_at() else { return };
-        let ready = self.view.is_known() && self.following.is_caught_up() && now >= self.stand_after;
+        let live = self.following.is_caught_up();
+        #[cfg(feature = "planted")]
+        let live = live || planted::active(Bug::StandBehind);
+        let ready = self.view.is_known() && live && now >= self.stand_after;
         let another = self.view.successor().is_some_and(|name| name != self.settings.name);
         if !ready || self.stopping || (another && now.since(gone_at) < PREFERENCE) {
             return;
@@ -82,8 +87,11 @@ impl Node {
             None => Compare::CreateRevision { key: keys.latest(), equals: 0 },
         };
         let get = |key| Op::Get(Get::all(KeyRange::key(key)));
+        let compare = vec![Compare::CreateRevision { key: keys.election(), equals: 0 }, caught_up];
+        #[cfg(feature = "planted")]
+        let compare = if planted::active(Bug::StandBehind) { compare[..1].to_vec() } else { compare };
         Some(Txn {
-            compare: vec![Compare::CreateRevision { key: keys.election(), equals: 0 }, caught_up],
+            compare,
             success: vec![Op::Put { key: keys.election(), value, lease: lease.id }],
             failure: vec![get(keys.election())],
         })
@@ -163,11 +171,19 @@ impl Node {
         let engine = &self.replica.engine;
         let empty = position.applied.0 == 0;
         let from = if empty { self.settings.wall } else { engine.sequencer(LogTime(0)).now };
+        #[cfg(feature = "planted")]
+        let from = if planted::active(Bug::WallClock) { self.settings.wall } else { from };
         let clock = LogClock::new(from, now);
-        // The last moment at which the old primary can have answered a read (R6).
+        // The last moment at which the old primary can have answered a read (R6). Whoever wrote last may have come and
+        // gone unseen while this node did not reach etcd: then it was not that one that was seen gone.
         let ttl = self.settings.leader_ttl.max(self.view.leader_ttl());
-        let silent = self.view.gone_at().unwrap_or(now).plus(ttl);
+        let seen = self.view.last_term() >= position.term;
+        #[cfg(feature = "planted")]
+        let seen = seen || planted::active(Bug::StaleAbsence);
+        let silent = self.view.gone_at().filter(|_| seen).unwrap_or(now).plus(ttl);
         let answers_for = u64::try_from(silent.since(now).as_millis()).unwrap_or(u64::MAX).saturating_add(1);
+        #[cfg(feature = "planted")]
+        let answers_for = if planted::active(Bug::HoldWithoutLease) { 0 } else { answers_for };
         let name = self.settings.name.as_bytes();
         let reason = match (empty, engine.resigned(), self.dead.take()) {
             (true, ..) => Reason::FirstStart,
@@ -189,8 +205,13 @@ impl Node {
             won_at: now,
             reason,
             next_heartbeat: now,
+            writing: None,
             retry_at: None,
             handover: None,
         }));
+        #[cfg(feature = "planted")]
+        if planted::active(Bug::ServeEarly) {
+            self.open();
+        }
     }
 }

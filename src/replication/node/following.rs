@@ -9,6 +9,8 @@ use crate::coordination::types::{
 };
 use crate::replication::batch::Latest;
 use crate::replication::follower::{Offered, Position};
+#[cfg(feature = "planted")]
+use crate::replication::planted::{self, Bug};
 use crate::replication::time::Monotonic;
 
 /// Batches in one page: four MiB at most.
@@ -176,6 +178,8 @@ impl Node {
             return self.stuck(now, format!("the log ends at {last}, but its batches at {applied}"));
         }
         self.following.trouble = None;
+        #[cfg(feature = "planted")]
+        let revision = revision + u64::from(planted::active(Bug::WatchLate));
         let request = WatchRequest {
             range: self.settings.keys.batches(),
             from_revision: revision + 1,

@@ -181,7 +181,7 @@ impl Node {
             // is.
             self.replica.engine.flush_leases(reign.clock.at(now));
         }
-        self.replica.gate.close();
+        self.close_gate();
         self.commands.push(Command::Close);
     }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 use super::{Command, Node, Phase, Purpose, Reign, Stage};
 use crate::coordination::types::Request;
 use crate::replication::follower::Position;
+#[cfg(feature = "planted")]
+use crate::replication::planted::{self, Bug};
 use crate::replication::time::Monotonic;
 
 /// How long a node that led waits before it stands again, at most.
@@ -24,7 +26,7 @@ impl Node {
             return;
         }
         // First of all: nothing more is said.
-        self.replica.gate.close();
+        self.close_gate();
         tracing::warn!(%reason, "no longer primary");
         let closing = match &self.phase {
             Phase::Leading(reign) => reign.handover.as_ref().is_some_and(|handover| handover.is_closing()),
@@ -43,6 +45,15 @@ impl Node {
         }
     }
 
+    /// From here on nothing is said.
+    pub(super) fn close_gate(&self) {
+        #[cfg(feature = "planted")]
+        if planted::active(Bug::KeepGateOpen) {
+            return;
+        }
+        self.replica.gate.close();
+    }
+
     /// Clients are no longer served.
     pub(super) fn closed(&mut self, now: Monotonic, quiet: bool) {
         match &self.phase {
@@ -57,7 +68,10 @@ impl Node {
             return;
         };
         let settled = quiet && !reign.writer.is_busy() && self.replica.queue.is_empty();
-        if settled && self.replica.is_settled() {
+        let settled = settled && self.replica.is_settled();
+        #[cfg(feature = "planted")]
+        let settled = settled || planted::active(Bug::KeepTail);
+        if settled {
             self.following.reset(Position::behind(reign.writer.end(), reign.term));
         } else {
             // A record that was applied may not be in the log: nobody may see this state (INV-3).

@@ -7,6 +7,8 @@ use bytes::Bytes;
 use super::campaign::Campaign;
 use super::{CallId, Command, Node, Phase, Purpose, Reign, Stage, status};
 use crate::coordination::types::{Compare, Failure, Op, Request, Response, Txn};
+#[cfg(feature = "planted")]
+use crate::replication::planted::{self, Bug};
 use crate::replication::time::Monotonic;
 use crate::replication::writer::Written;
 
@@ -60,6 +62,8 @@ impl Node {
             _ => return,
         };
         let Some(sent) = lease.answered(call) else { return };
+        #[cfg(feature = "planted")]
+        let sent = if planted::active(Bug::LeaseFromArrival) { now } else { sent };
         match result {
             Ok(Response::LeaseKeptAlive { ttl_seconds }) if ttl_seconds > 0 => {
                 lease.confirm(Duration::from_secs(ttl_seconds.unsigned_abs()), sent);
@@ -98,7 +102,15 @@ impl Node {
             Some(at) if now < at => return,
             Some(_) => {
                 reign.retry_at = None;
-                reign.writer.again()
+                #[cfg(feature = "planted")]
+                let again = if planted::active(Bug::Repack) {
+                    reign.writer.repack(&queue)
+                } else {
+                    reign.writer.again()
+                };
+                #[cfg(not(feature = "planted"))]
+                let again = reign.writer.again();
+                again
             }
             None => reign.writer.next(&queue),
         };
@@ -106,13 +118,24 @@ impl Node {
             if self.replica.gate.writing_for(now).is_zero() {
                 self.replica.gate.set_writing(Some(now));
             }
-            self.call(Purpose::Write, Request::Txn(txn));
+            let call = self.call(Purpose::Write, Request::Txn(txn));
+            if let Some(reign) = self.reign() {
+                reign.writing = Some(call);
+            }
         }
     }
 
-    pub(super) fn written(&mut self, now: Monotonic, result: Result<Response, Failure>) {
+    pub(super) fn written(&mut self, now: Monotonic, call: CallId, result: Result<Response, Failure>) {
         let replica = std::sync::Arc::clone(&self.replica);
         let Some(reign) = self.reign() else { return };
+        // An answer to an earlier reign's write says nothing of this one's.
+        let ours = reign.writing == Some(call);
+        #[cfg(feature = "planted")]
+        let ours = ours || planted::active(Bug::AnyWriteAnswer);
+        if !ours {
+            return;
+        }
+        reign.writing = None;
         match reign.writer.answered(result, &replica.queue) {
             Written::Durable(id) => {
                 replica.gate.set_writing(None);

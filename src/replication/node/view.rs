@@ -37,6 +37,8 @@ pub struct View {
     leader: Option<Leader>,
     /// When it was first seen that nobody leads; `None` while somebody does.
     gone_at: Option<Monotonic>,
+    /// The last term that a leader was seen in.
+    last_term: Term,
     /// How long the last leader's lease was.
     leader_ttl: Duration,
     members: BTreeMap<String, MemberValue>,
@@ -60,6 +62,12 @@ impl View {
     #[must_use]
     pub fn gone_at(&self) -> Option<Monotonic> {
         self.gone_at
+    }
+
+    /// The last term that a leader was seen in.
+    #[must_use]
+    pub fn last_term(&self) -> Term {
+        self.last_term
     }
 
     /// The longest lease that a leader was seen with.
@@ -104,6 +112,7 @@ impl View {
 
     fn set(&mut self, keys: &Keys, entry: &KeyValue) {
         if entry.key == keys.election() {
+            self.last_term = self.last_term.max(Term(entry.create_revision));
             match serde_json::from_slice::<ElectionValue>(&entry.value) {
                 Ok(value) => {
                     self.leader_ttl = self.leader_ttl.max(Duration::from_millis(value.lease_ms));

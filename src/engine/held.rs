@@ -1,0 +1,116 @@
+//! Shards that the holder of the sequencer keeps locked over several steps.
+//!
+//! A write looks its key up, changes the object and tells the writer about it: three visits to one shard. And writes
+//! that come together are quicker together: with the shards of a few keys locked at once, what all of them will look
+//! at can be fetched from memory at the same time, where one by one each would wait for its own.
+//!
+//! Only operations of `ops/put.rs` keep shards locked, and no other code may lock one meanwhile: records other than
+//! those that these operations make let go of them first (`Sequencer::change`).
+
+use std::ops::{Deref, DerefMut};
+
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
+use smallvec::SmallVec;
+
+use super::shard::{Objects, Shard};
+use super::state::Sequencer;
+
+/// So many shards are kept locked at most. Readers of these wait for a few microseconds.
+pub const RUN: usize = 16;
+
+/// The shards that are kept locked.
+#[derive(Debug, Default)]
+pub(super) struct Held<'e> {
+    numbers: SmallVec<[u16; RUN]>,
+    guards: SmallVec<[RwLockWriteGuard<'e, Objects>; RUN]>,
+}
+
+impl<'e> Held<'e> {
+    fn place(&self, shard: usize) -> Option<usize> {
+        self.numbers.iter().position(|number| usize::from(*number) == shard)
+    }
+
+    /// Locks a shard, unless it is or too many are.
+    pub fn hold(&mut self, shards: &'e [Shard], shard: usize) {
+        if self.guards.len() < RUN && self.place(shard).is_none() {
+            self.guards.push(shards[shard].objects.write());
+            self.numbers.push(shard as u16);
+        }
+    }
+
+    /// Lets go of all.
+    pub fn let_go(&mut self) {
+        self.guards.clear();
+        self.numbers.clear();
+    }
+
+    /// A shard to look at.
+    pub fn look<'s>(&'s self, shards: &'s [Shard], shard: usize) -> Look<'s> {
+        match self.place(shard) {
+            Some(place) => Look::Held(&self.guards[place]),
+            None => Look::Locked(shards[shard].objects.read()),
+        }
+    }
+
+    /// A shard to change.
+    pub fn change<'s>(&'s mut self, shards: &'s [Shard], shard: usize) -> Change<'s> {
+        match self.place(shard) {
+            Some(place) => Change::Held(&mut self.guards[place]),
+            None => Change::Locked(shards[shard].objects.write()),
+        }
+    }
+}
+
+/// The objects of a shard to look at, which is locked for this alone or kept locked.
+pub(super) enum Look<'s> {
+    /// Kept locked.
+    Held(&'s Objects),
+    /// Locked for this.
+    Locked(RwLockReadGuard<'s, Objects>),
+}
+
+impl Deref for Look<'_> {
+    type Target = Objects;
+
+    fn deref(&self) -> &Objects {
+        match self {
+            Self::Held(objects) => objects,
+            Self::Locked(objects) => objects,
+        }
+    }
+}
+
+/// The objects of a shard to change, which is locked for this alone or kept locked.
+pub(super) enum Change<'s> {
+    /// Kept locked.
+    Held(&'s mut Objects),
+    /// Locked for this.
+    Locked(RwLockWriteGuard<'s, Objects>),
+}
+
+impl Deref for Change<'_> {
+    type Target = Objects;
+
+    fn deref(&self) -> &Objects {
+        match self {
+            Self::Held(objects) => objects,
+            Self::Locked(objects) => objects,
+        }
+    }
+}
+
+impl DerefMut for Change<'_> {
+    fn deref_mut(&mut self) -> &mut Objects {
+        match self {
+            Self::Held(objects) => objects,
+            Self::Locked(objects) => objects,
+        }
+    }
+}
+
+impl Sequencer<'_> {
+    /// The objects of a shard to look at.
+    pub(super) fn objects(&self, shard: usize) -> Look<'_> {
+        self.held.look(&self.engine.shards, shard)
+    }
+}

@@ -1,0 +1,211 @@
+//! What must hold, checked while it happens: no answer rests on what is not in the log (INV-3, R3), whoever serves has
+//! the whole log (INV-4), all replicas are the same (INV-8), nobody speaks for a term that is over, and in the end the
+//! cluster works (INV-10).
+
+use moonkeeper::engine::digest::Digest;
+use moonkeeper::engine::types::{LogTime, SequenceId, Term};
+use moonkeeper::replication::node::status::{Activity, NodeStatus, Role};
+use moonkeeper::replication::replica::Replica;
+
+use super::Sim;
+use super::plan::MS;
+use super::serving::Parked;
+use super::truth::{Ending, Seen};
+
+/// What a primary was after a record that was not in the log yet.
+pub struct Ahead {
+    term: Term,
+    applied: SequenceId,
+    digest: Digest,
+}
+
+impl Sim {
+    /// The log may have grown.
+    pub fn log_grew(&mut self) {
+        let news = std::mem::take(&mut self.truth.news);
+        for batch in &news.batches {
+            self.note(&format!("log {batch}"));
+        }
+        if let Some(term) = news.elected {
+            self.note(&format!("term {} begins", term.0));
+            self.counts.terms += 1;
+        }
+        if news.frees {
+            let checked = self.claims.check(&self.truth.engine, self.now, &self.truth.overwritten);
+            self.expect(checked);
+        }
+        if news.batches.is_empty() {
+            return;
+        }
+        let last = self.truth.last;
+        let (reached, ahead): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.ahead).into_iter().partition(|ahead| ahead.applied <= last);
+        self.ahead = ahead;
+        for Ahead { term, applied, digest } in reached {
+            // A tail that never got into the log tells nothing.
+            if self.truth.shared(term, applied) == applied {
+                self.same("a primary", applied, digest);
+            }
+        }
+    }
+
+    /// INV-8.
+    fn same(&mut self, who: &str, applied: SequenceId, digest: Digest) {
+        let expected = self.truth.digest_at(applied);
+        if expected != Some(digest) {
+            let what = format!("{who} has {digest:?} after {applied:?}, the log gives {expected:?}");
+            self.fail(("INV-8", what));
+        }
+    }
+
+    /// Compares a master with the log.
+    pub fn compare(&mut self, index: usize) {
+        let now = self.clock(index);
+        let Some(node) = &self.masters[index].node else { return };
+        let sequencer = node.replica().engine.sequencer(LogTime(0));
+        let (applied, digest, faults) =
+            (node.replica().engine.applied(), sequencer.digest(), sequencer.faults());
+        drop(sequencer);
+        if self.masters[index].compared == Some((applied.0, digest.0)) {
+            return;
+        }
+        let NodeStatus { role, activity, term, .. } = node.status(now);
+        let doubts = node.replica().engine.doubts();
+        self.masters[index].compared = Some((applied.0, digest.0));
+        let term = if role == Role::Primary { term } else { Term(self.masters[index].term) };
+        if faults > 0 || doubts.digest_mismatches > 0 || doubts.broken_chains > 0 {
+            return self.fail(("INV-8", format!("m{index} at {applied:?}: {faults} faults, {doubts:?}")));
+        }
+        if role == Role::Primary || activity == Activity::Leaving {
+            if applied > self.truth.last {
+                self.ahead.push(Ahead { term, applied, digest });
+            } else if self.truth.shared(term, applied) == applied {
+                self.same(&format!("m{index}"), applied, digest);
+            }
+        } else if applied > self.truth.last {
+            let last = self.truth.last;
+            self.fail(("INV-3", format!("standby m{index} has {applied:?}, the log ends at {last:?}")));
+        } else {
+            self.same(&format!("m{index}"), applied, digest);
+        }
+    }
+
+    /// A node leads from now on: it has all that was in the log when it was elected, and its first record.
+    pub fn check_promotion(&mut self, index: usize, term: Term, applied: SequenceId) {
+        let Some(end) = self.truth.elections.get(&term).copied() else {
+            return self.fail(("INV-4", format!("m{index} leads in {term:?}, which nobody was elected for")));
+        };
+        if applied.0 != end.0 + 1 {
+            let what = format!("m{index} was elected at {end:?} and is at {applied:?} with its first record");
+            self.fail(("INV-4", what));
+        }
+    }
+
+    /// A master starts to serve: its first record is in the log, and all that it takes for durable is. Its first
+    /// heartbeat may be on its way.
+    pub fn check_open(&mut self, replica: &Replica, term: Term) {
+        let (applied, durable) = (replica.engine.applied(), replica.gate.durable());
+        let shared = self.truth.shared(term, applied);
+        let ours = self.truth.term_of(shared) == Some(term);
+        if !ours || shared < durable || applied.0 > durable.0 + 1 {
+            let what =
+                format!("opened in {term:?} at {applied:?}, {durable:?} durable, {shared:?} in the log");
+            self.fail(("INV-4", what));
+        }
+    }
+
+    /// An answer leaves a master.
+    pub fn check_answer(&mut self, term: Term, parked: &Parked) {
+        let facts = &parked.facts;
+        let checked = self.may_speak(term);
+        self.expect(checked);
+        let shared = self.truth.shared(term, facts.applied);
+        let what = |what: &str| {
+            let (number, depends_on) = (parked.number, parked.depends_on.0);
+            format!("#{number} in {term:?} on {depends_on}: {what}; {shared:?} is in the log")
+        };
+        let mut broken = None;
+        if parked.depends_on > self.truth.shared(term, parked.depends_on) {
+            broken.get_or_insert(("INV-3", what("it rests on a record that is not in the log")));
+        }
+        if facts.changed && shared < facts.applied {
+            broken.get_or_insert(("INV-3", what("it tells of a change that is not in the log")));
+        }
+        let told = facts.told.as_ref();
+        if told.and_then(|told| told.1).is_some_and(|reserved| reserved > shared) {
+            broken.get_or_insert(("R3", what("a writer is told bytes whose reservation is not in the log")));
+        }
+        for (key, seen) in &facts.reads {
+            let expected = self.truth.seen_at(key.as_bytes(), shared);
+            if expected != *seen {
+                let text = what(&format!("{key} was {seen:?}, in the log it is {expected:?}"));
+                broken.get_or_insert(("INV-3", text));
+            }
+        }
+        let until = facts.made + self.plan.rules.lease_ttl * MS - 2 * MS;
+        for (key, seen) in &facts.reads {
+            if let Seen::Readable(object, bytes) = seen
+                && facts.promises.contains(key)
+            {
+                self.claims.promised(*object, bytes.clone(), until);
+            }
+        }
+        if let Some((told, _)) = told {
+            let checked = self.claims.told(self.now, told);
+            self.expect(checked);
+        }
+        if let Some(broken) = broken {
+            self.fail(broken);
+        }
+    }
+
+    /// Whether a primary of this term may say anything: not when its lease has run out or it has handed over. One whose
+    /// lease was revoked by mistake does not know, and may go on for as long as its lease would have held (R6).
+    fn may_speak(&self, term: Term) -> Result<(), (&'static str, String)> {
+        let ttl = self.plan.leader_ttl.as_micros() as u64;
+        match self.truth.endings.get(&term) {
+            None => Ok(()),
+            Some(Ending::Revoked(at)) if self.now <= at + ttl => Ok(()),
+            Some(ending) => Err(("lease", format!("{term:?} answers although it ended: {ending:?}"))),
+        }
+    }
+
+    /// INV-10, and a last look at everything.
+    pub fn check_end(&mut self) {
+        let now = self.clock(0);
+        let mut serving = 0;
+        for index in 0..self.masters.len() {
+            let now = if index == 0 { now } else { self.clock(index) };
+            let last = self.settled;
+            let Some(node) = &self.masters[index].node else {
+                return self.fail(("INV-10", format!("m{index} is not there")));
+            };
+            let status = node.status(now);
+            let server = self.masters[index].server.as_ref();
+            let serves = server.is_some_and(|server| server.open && server.replica.gate.may_answer(now));
+            serving += u64::from(serves && status.activity == Activity::Serving);
+            if status.applied < last || !status.caught_up {
+                return self.fail(("INV-10", format!("m{index} is not caught up with {last:?}: {status:?}")));
+            }
+        }
+        if serving != 1 {
+            return self.fail(("INV-10", format!("{serving} masters serve in the end")));
+        }
+        let wrong = self.truth.engine.sequencer(LogTime(0)).audit();
+        if !wrong.is_empty() {
+            return self.fail(("INV-5", format!("{wrong:?}")));
+        }
+        let checked = self.claims.check(&self.truth.engine, self.now, &self.truth.overwritten);
+        self.expect(checked);
+        let Some(server) = self.masters.iter().find_map(|master| master.server.as_ref()) else { return };
+        if server.replica.is_settled() {
+            for key in self.truth.known_keys() {
+                let seen = Seen::answer(server.replica.engine.peek(&key, Seen::of).result);
+                if seen != self.truth.seen(&key) {
+                    let key = String::from_utf8_lossy(&key).into_owned();
+                    return self.fail(("INV-3", format!("{key} is {seen:?} in the end")));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Who may use which bytes, as clients know it and in real time: what writers were told and may still write to (R4,
+//! INV-5), and what readers were promised (INV-7).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use moonkeeper::engine::Engine;
+use moonkeeper::engine::extents::Extents;
+use moonkeeper::engine::object::Replica;
+use moonkeeper::engine::shard::SHARDS;
+use moonkeeper::engine::types::{LogTime, ObjectId, SegmentNumber};
+
+/// Bytes of one mount.
+pub type Bytes = (SegmentNumber, Range<u64>);
+
+/// The bytes that a replica occupies.
+pub fn bytes_of(replica: &Replica, size: u64) -> Bytes {
+    let end = (replica.offset + size).next_multiple_of(Extents::GRANULE).min(replica.segment.size);
+    (replica.segment.number, replica.offset..end)
+}
+
+fn overlap(one: &Bytes, other: &Bytes) -> bool {
+    one.0 == other.0 && one.1.start < other.1.end && other.1.start < one.1.end
+}
+
+/// What a writer was told: by whom it is written, where, and until when at most.
+#[derive(Clone, Debug)]
+#[allow(dead_code)] // the key is for people
+struct Writing {
+    key: String,
+    bytes: Vec<Bytes>,
+    until: u64,
+}
+
+/// What a reader was promised.
+#[derive(Clone, Debug)]
+struct Promise {
+    object: ObjectId,
+    bytes: Vec<Bytes>,
+    until: u64,
+}
+
+/// All that clients may rely on.
+#[derive(Default)]
+pub struct Claims {
+    /// By the number of the call that began the write.
+    writes: BTreeMap<u64, Writing>,
+    promises: Vec<Promise>,
+    /// Objects that somebody removed by force: readers lose them (R6 excepts it).
+    pub forced: BTreeSet<ObjectId>,
+}
+
+impl Claims {
+    /// A writer is told bytes; those of an object that is there already if `in_place`.
+    pub fn told(&mut self, now: u64, told: &Told) -> Result<(), (&'static str, String)> {
+        if !told.in_place {
+            for new in &told.bytes {
+                let writing = self.writes.values().filter(|writing| writing.until > now);
+                if let Some(taken) = writing.clone().find(|old| old.bytes.iter().any(|old| overlap(old, new)))
+                {
+                    return Err(("R4", format!("told {new:?} that somebody may still write: {taken:?}")));
+                }
+                let promised = self.promises.iter().filter(|promise| promise.until > now);
+                let mut promised = promised.filter(|promise| !self.forced.contains(&promise.object));
+                if let Some(taken) = promised.find(|old| old.bytes.iter().any(|old| overlap(old, new))) {
+                    return Err(("INV-7", format!("told {new:?} that a reader was promised: {taken:?}")));
+                }
+            }
+        }
+        let Told { key, bytes, until, .. } = told.clone();
+        self.writes.insert(told.write, Writing { key, bytes, until });
+        Ok(())
+    }
+
+    /// The writer writes no more.
+    pub fn ended(&mut self, write: u64) {
+        self.writes.remove(&write);
+    }
+
+    /// A reader is promised bytes.
+    pub fn promised(&mut self, object: ObjectId, bytes: Vec<Bytes>, until: u64) {
+        self.promises.push(Promise { object, bytes, until });
+    }
+
+    /// All that is claimed is still kept from others.
+    pub fn check(
+        &mut self,
+        engine: &Engine,
+        now: u64,
+        overwritten: &BTreeSet<ObjectId>,
+    ) -> Result<(), (&'static str, String)> {
+        let mounted: BTreeSet<SegmentNumber> =
+            engine.segments().into_iter().map(|segment| segment.number).collect();
+        // What lies in a segment that is gone is gone (R6 excepts it).
+        let gone = |bytes: &[Bytes]| bytes.iter().any(|bytes| !mounted.contains(&bytes.0));
+        self.promises.retain(|promise| {
+            promise.until > now
+                && !gone(&promise.bytes)
+                && !self.forced.contains(&promise.object)
+                && !overwritten.contains(&promise.object)
+        });
+        self.writes.retain(|_, writing| writing.until > now && !gone(&writing.bytes));
+        if self.promises.is_empty() && self.writes.is_empty() {
+            return Ok(());
+        }
+        let reserved = reserved(engine);
+        for pair in reserved.windows(2) {
+            if overlap(&pair[0], &pair[1]) {
+                return Err(("INV-5", format!("{pair:?}")));
+            }
+        }
+        let key = |bytes: &Bytes| (bytes.0, bytes.1.start, bytes.1.end);
+        let kept = |bytes: &Bytes| reserved.binary_search_by_key(&key(bytes), key).is_ok();
+        if let Some(lost) = self.promises.iter().find(|promise| !promise.bytes.iter().all(kept)) {
+            return Err(("INV-7", format!("a reader lost {lost:?}")));
+        }
+        if let Some(lost) = self.writes.values().find(|writing| !writing.bytes.iter().all(kept)) {
+            return Err(("R4", format!("a writer lost {lost:?}")));
+        }
+        Ok(())
+    }
+}
+
+/// What a writer is told.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// The number of the call.
+    pub write: u64,
+    pub key: String,
+    pub bytes: Vec<Bytes>,
+    pub in_place: bool,
+    pub until: u64,
+}
+
+/// Every byte range of a mounted segment that belongs to an object or is held for somebody, in order.
+fn reserved(engine: &Engine) -> Vec<Bytes> {
+    let mut all = Vec::new();
+    let mut add = |replica: &Replica, size| {
+        if replica.segment.is_alive() {
+            all.push(bytes_of(replica, size));
+        }
+    };
+    for shard in 0..SHARDS {
+        engine.walk(shard, |object| object.replicas().for_each(|replica| add(replica, object.size)));
+    }
+    engine.sequencer(LogTime(0)).each_discarded(|_, _, size, replicas| {
+        replicas.iter().for_each(|replica| add(replica, size));
+    });
+    all.sort_by_key(|(number, bytes)| (*number, bytes.start, bytes.end));
+    all
+}

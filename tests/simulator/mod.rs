@@ -1,0 +1,353 @@
+//! A cluster in virtual time: the production code of the role of a master, of the log and of the state machine, over the
+//! model of etcd, with a network and processes that fail as a seed says, and clients whose every answer is checked.
+//!
+//! Nothing here reads a clock or a source of chance but the seed's, so a seed is a run: same seed, same trace.
+
+#[path = "../engine/chance.rs"]
+#[allow(dead_code)] // shared with other tests, which use more of it
+mod chance;
+mod check;
+mod claims;
+mod clients;
+mod etcd;
+mod faults;
+mod masters;
+mod plan;
+mod serving;
+mod truth;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use moonkeeper::coordination::types::{Failure, LeaseId, Request, Response, WatchEvent, WatchRequest};
+use moonkeeper::engine::types::SequenceId;
+use moonkeeper::replication::keys::Keys;
+use moonkeeper::replication::node::{BootId, CallId, WatchId};
+
+use chance::Chance;
+use claims::Claims;
+use clients::{Client, Op, Reply};
+use etcd::Etcd;
+use masters::Master;
+use plan::{MASTERS, Plan};
+use truth::Truth;
+
+/// No run has nearly as many events: whoever has goes round in circles.
+const MOST_EVENTS: u64 = 500_000;
+
+/// What was found to be wrong.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// The rule or invariant.
+    pub check: &'static str,
+    /// What happened.
+    pub what: String,
+}
+
+/// How a run went.
+pub struct Outcome {
+    /// What happened, line by line.
+    pub trace: String,
+    /// What was wrong, if anything.
+    pub violation: Option<Violation>,
+    /// How much happened.
+    pub counts: Counts,
+}
+
+/// How much happened: a run in which nothing happens proves nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    pub events: u64,
+    pub terms: u64,
+    pub records: u64,
+    pub answers: u64,
+    pub unknown: u64,
+    pub reads: u64,
+    pub starts: u64,
+    pub busy: u64,
+    pub handed_over: u64,
+}
+
+/// A process: which master, in which life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    pub master: usize,
+    pub boot: u64,
+}
+
+/// What is going to happen.
+pub enum Event {
+    Tick(Process),
+    /// A request reaches etcd; nobody waits for the answer of one that came twice.
+    Arrive {
+        from: Process,
+        call: Option<CallId>,
+        request: Request,
+    },
+    Answer {
+        to: Process,
+        call: CallId,
+        result: Result<Response, Failure>,
+    },
+    Timeout {
+        to: Process,
+        call: CallId,
+    },
+    WatchBegins {
+        from: Process,
+        watch: WatchId,
+        request: WatchRequest,
+    },
+    WatchTells {
+        to: Process,
+        watch: WatchId,
+        event: WatchEvent,
+    },
+    /// Watches of a master go on.
+    Unstall {
+        master: usize,
+    },
+    Opened {
+        to: Process,
+        serial: u64,
+    },
+    Closing {
+        to: Process,
+    },
+    Closed {
+        to: Process,
+    },
+    Report {
+        to: Process,
+        name: String,
+        boot: BootId,
+        applied: SequenceId,
+    },
+    Dead {
+        to: Process,
+        boot: BootId,
+        lease: LeaseId,
+    },
+    Upkeep {
+        of: Process,
+        serial: u64,
+    },
+    Resume {
+        master: usize,
+    },
+    Boot {
+        master: usize,
+    },
+    Step {
+        client: usize,
+    },
+    Call {
+        client: usize,
+        number: u64,
+        master: usize,
+        op: Op,
+    },
+    Reply {
+        client: usize,
+        number: u64,
+        reply: Reply,
+    },
+    GiveUp {
+        client: usize,
+        number: u64,
+    },
+    Fault,
+    Calm,
+    /// From here to the end is enough for everybody to catch up.
+    Settle,
+}
+
+/// A cluster in virtual time.
+pub struct Sim {
+    plan: Plan,
+    chance: Chance,
+    now: u64,
+    queue: BinaryHeap<Reverse<(u64, u64)>>,
+    events: std::collections::BTreeMap<u64, Event>,
+    next: u64,
+    keys: Keys,
+    etcd: Etcd,
+    masters: Vec<Master>,
+    clients: Vec<Client>,
+    truth: Truth,
+    claims: Claims,
+    /// Digests of primaries that the log has not reached yet.
+    ahead: Vec<check::Ahead>,
+    trace: String,
+    violation: Option<Violation>,
+    counts: Counts,
+    calm: bool,
+    /// Where the log ended a while before the end.
+    settled: SequenceId,
+}
+
+/// Runs a seed.
+pub fn run(seed: u64) -> Outcome {
+    let mut sim = Sim::new(seed);
+    let run = catch_unwind(AssertUnwindSafe(|| sim.run()));
+    if let Err(panic) = run {
+        let what = panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+            .unwrap_or_default();
+        sim.violation.get_or_insert(Violation { check: "panic", what });
+    }
+    if let Some(Violation { check, what }) = sim.violation.clone() {
+        sim.note(&format!("VIOLATION {check}: {what}"));
+    }
+    sim.counts.records = sim.truth.last.0;
+    Outcome { trace: sim.trace, violation: sim.violation, counts: sim.counts }
+}
+
+impl Sim {
+    fn new(seed: u64) -> Self {
+        let mut chance = Chance::new(seed);
+        let plan = Plan::new(&mut chance);
+        let keys = Keys::new("sim");
+        let mut sim = Self {
+            now: 0,
+            queue: BinaryHeap::new(),
+            events: std::collections::BTreeMap::new(),
+            next: 0,
+            etcd: Etcd::new(),
+            masters: Vec::new(),
+            clients: Vec::new(),
+            truth: Truth::new(keys.clone()),
+            claims: Claims::default(),
+            ahead: Vec::new(),
+            trace: String::new(),
+            violation: None,
+            counts: Counts::default(),
+            calm: false,
+            settled: SequenceId(0),
+            keys,
+            plan,
+            chance,
+        };
+        sim.note(&format!("seed {seed} {:?}", sim.plan));
+        for master in 0..MASTERS {
+            sim.masters.push(Master::new(master, &mut sim.chance));
+            let delay = sim.chance.below(200_000);
+            sim.after(delay, Event::Boot { master });
+        }
+        for number in 0..sim.plan.clients {
+            sim.clients.push(Client::new(number, sim.plan.segment));
+            let delay = 100_000 + sim.chance.below(2_000_000);
+            sim.after(delay, Event::Step { client: number as usize });
+        }
+        let first = sim.plan.fault_every + sim.chance.below(3_000_000);
+        sim.after(first, Event::Fault);
+        let calm = sim.plan.faults_until;
+        sim.after(calm, Event::Calm);
+        let settle = sim.plan.end - plan::SECOND;
+        sim.after(settle, Event::Settle);
+        sim
+    }
+
+    fn run(&mut self) {
+        while self.violation.is_none() {
+            let Some(Reverse((at, number))) = self.queue.pop() else { break };
+            if at > self.plan.end {
+                break;
+            }
+            if self.counts.events > MOST_EVENTS {
+                return self.fail(("INV-10", "the cluster never comes to rest".into()));
+            }
+            self.expire_leases(at);
+            self.now = at;
+            if let Some(event) = self.events.remove(&number) {
+                self.counts.events += 1;
+                self.happen(event);
+            }
+        }
+        if self.violation.is_none() {
+            self.check_end();
+        }
+    }
+
+    /// Something is going to happen in a while.
+    fn after(&mut self, delay: u64, event: Event) {
+        self.next += 1;
+        self.queue.push(Reverse((self.now + delay, self.next)));
+        self.events.insert(self.next, event);
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Arrive { from, call, request } => self.arrive(from, call, &request),
+            Event::WatchBegins { from, watch, request } => self.begin_watch(from, watch, request),
+            Event::Unstall { master } => self.unstall(master),
+            Event::Resume { master } => self.resume(master),
+            Event::Boot { master } => self.boot(master),
+            Event::Step { client } => self.step(client),
+            Event::Reply { client, number, reply } => self.replied(client, number, reply),
+            Event::GiveUp { client, number } => self.replied(client, number, Reply::Unknown),
+            Event::Fault => self.fault(),
+            Event::Calm => self.calm_down(),
+            Event::Settle => self.settled = self.truth.last,
+            Event::Tick(to)
+            | Event::Answer { to, .. }
+            | Event::Timeout { to, .. }
+            | Event::WatchTells { to, .. }
+            | Event::Opened { to, .. }
+            | Event::Closing { to }
+            | Event::Closed { to }
+            | Event::Report { to, .. }
+            | Event::Dead { to, .. }
+            | Event::Upkeep { of: to, .. } => {
+                if self.masters[to.master].boot == to.boot {
+                    self.reach(to.master, event);
+                }
+            }
+            Event::Call { master, .. } => self.reach(master, event),
+        }
+    }
+
+    /// Something reaches a process, when it does anything at all.
+    fn reach(&mut self, master: usize, event: Event) {
+        if self.masters[master].paused {
+            self.masters[master].inbox.push(event);
+        } else {
+            self.meet(master, event);
+        }
+    }
+
+    /// A line in the trace.
+    fn note(&mut self, text: &str) {
+        let (seconds, micros) = (self.now / plan::SECOND, self.now % plan::SECOND);
+        let _ = writeln!(self.trace, "{seconds}.{micros:06} {text}");
+    }
+
+    fn fail(&mut self, (check, what): (&'static str, String)) {
+        self.violation.get_or_insert(Violation { check, what });
+    }
+
+    fn expect(&mut self, checked: Result<(), (&'static str, String)>) {
+        if let Err(broken) = checked {
+            self.fail(broken);
+        }
+    }
+}
+
+impl Counts {
+    /// Adds another run's.
+    pub fn add(&mut self, other: &Self) {
+        self.events += other.events;
+        self.terms += other.terms;
+        self.records += other.records;
+        self.answers += other.answers;
+        self.unknown += other.unknown;
+        self.reads += other.reads;
+        self.starts += other.starts;
+        self.busy += other.busy;
+        self.handed_over += other.handed_over;
+    }
+}

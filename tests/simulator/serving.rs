@@ -1,0 +1,390 @@
+//! Serving clients, as a master does that has an open port: room in the queue is taken before anything is changed (R2),
+//! every answer waits at the gate (R1, INV-3), and what time brings is looked after.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use moonkeeper::engine::ops::{ReplicaTypes, Started, WriteConfig};
+use moonkeeper::engine::record::{DynamicLease, ReplicationKind, SoftPin};
+use moonkeeper::engine::shard::SHARDS;
+use moonkeeper::engine::types::{Answer, ErrorCode, LogTime, ObjectId, SequenceId, Term, Uuid};
+use moonkeeper::replication::node::Input;
+use moonkeeper::replication::replica::Replica;
+use moonkeeper::replication::time::LogClock;
+
+use super::claims::{Told, bytes_of};
+use super::clients::{Op, Reply};
+use super::plan::{MS, SECOND};
+use super::truth::Seen;
+use super::{Event, Sim};
+
+/// How often upkeep looks.
+const UPKEEP: u64 = 40 * MS;
+
+/// More than any record of these clients takes.
+const RECORD: usize = 300;
+
+/// An open port, or one that is being opened.
+pub struct Server {
+    serial: u64,
+    pub replica: Arc<Replica>,
+    clock: LogClock,
+    pub term: Term,
+    pub open: bool,
+    parked: Vec<Parked>,
+    /// Until when clients have to be heard from.
+    deadlines: BTreeMap<Uuid, LogTime>,
+    next_second: u64,
+    unmounts: u64,
+}
+
+/// An answer that waits at the gate.
+pub struct Parked {
+    pub client: usize,
+    pub number: u64,
+    pub reply: Reply,
+    pub depends_on: SequenceId,
+    pub facts: Facts,
+}
+
+/// What whoever checks knows of an answer.
+#[derive(Default)]
+pub struct Facts {
+    /// When it was made.
+    pub made: u64,
+    /// The last record that was applied then.
+    pub applied: SequenceId,
+    /// Whether it made records and says that it succeeded.
+    pub changed: bool,
+    /// What was looked at, and what was found.
+    pub reads: Vec<(String, Seen)>,
+    /// What readers are promised.
+    pub promises: Vec<String>,
+    /// What a writer is told, and the record that reserved it.
+    pub told: Option<(Told, Option<SequenceId>)>,
+}
+
+impl Sim {
+    /// The role of a master wants clients to be served.
+    pub fn open(&mut self, index: usize, replica: Arc<Replica>, clock: LogClock, term: Term) {
+        self.check_open(&replica, term);
+        self.next += 1;
+        let serial = self.next;
+        self.masters[index].server = Some(Server {
+            serial,
+            replica,
+            clock,
+            term,
+            open: false,
+            parked: Vec::new(),
+            deadlines: BTreeMap::new(),
+            next_second: self.now + SECOND,
+            unmounts: 0,
+        });
+        let (to, delay) = (self.process(index), self.chance.below(5 * MS));
+        self.after(delay, Event::Opened { to, serial });
+    }
+
+    /// The port is open.
+    pub fn opened(&mut self, index: usize, serial: u64) {
+        if self.masters[index].server.as_ref().is_none_or(|server| server.serial != serial) {
+            return;
+        }
+        if !self.calm && self.chance.percent(2) {
+            self.note(&format!("m{index} cannot open its port"));
+            return self.input(index, Input::OpenFailed("address in use".into()));
+        }
+        let (now, inherited_ttl, seed) = (self.log_time(index), self.plan.inherited_ttl, self.chance.next());
+        if let Some(server) = &mut self.masters[index].server {
+            server.open = true;
+            server.replica.engine.sequencer(now).seed_chance(seed);
+            for client in server.replica.engine.inherited() {
+                server.deadlines.insert(client, now.plus(inherited_ttl));
+            }
+        }
+        self.input(index, Input::Opened);
+        let of = self.process(index);
+        self.after(UPKEEP, Event::Upkeep { of, serial });
+    }
+
+    /// The port is closed; whoever waited does not know what became of it.
+    pub fn closing(&mut self, index: usize) {
+        self.hang_up(index);
+        self.masters[index].server = None;
+        let (to, delay) = (self.process(index), self.chance.below(10 * MS));
+        self.after(delay, Event::Closed { to });
+    }
+
+    /// Connections break.
+    pub fn hang_up(&mut self, index: usize) {
+        let parked = self.masters[index].server.as_mut().map(|server| std::mem::take(&mut server.parked));
+        for parked in parked.unwrap_or_default() {
+            let (client, number) = (parked.client, parked.number);
+            self.after(MS, Event::Reply { client, number, reply: Reply::Unknown });
+        }
+    }
+
+    fn log_time(&self, index: usize) -> LogTime {
+        let now = self.clock(index);
+        self.masters[index].server.as_ref().map_or(LogTime(0), |server| server.clock.at(now))
+    }
+
+    /// A client's call arrives.
+    pub fn called(&mut self, index: usize, client: usize, number: u64, op: Op) {
+        let open = self.masters[index].server.as_ref().is_some_and(|server| server.open);
+        if !open {
+            return self.after(MS, Event::Reply { client, number, reply: Reply::Closed });
+        }
+        let now = self.log_time(index);
+        let (reply, depends_on, facts) = self.execute(index, client, number, &op, now);
+        self.note(&format!("m{index} c{client} #{number} {op:?} -> {reply:?} on {}", depends_on.0));
+        if let Some(server) = &mut self.masters[index].server {
+            server.parked.push(Parked { client, number, reply, depends_on, facts });
+        }
+        self.wake_writer(index);
+    }
+
+    /// The writer is told that records wait.
+    fn wake_writer(&mut self, index: usize) {
+        self.compare(index);
+        if self.masters[index].server.as_ref().is_some_and(|server| !server.replica.queue.is_empty()) {
+            self.input(index, Input::Queued);
+        } else {
+            self.answer_parked(index);
+        }
+    }
+
+    /// Sends the answers that may be sent.
+    pub fn answer_parked(&mut self, index: usize) {
+        let now = self.clock(index);
+        let Some(server) = &mut self.masters[index].server else { return };
+        let gate = &server.replica.gate;
+        if server.parked.is_empty() || !gate.may_answer(now) {
+            return;
+        }
+        let (durable, term) = (gate.durable(), server.term);
+        let (ready, waiting): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut server.parked).into_iter().partition(|parked| parked.depends_on <= durable);
+        server.parked = waiting;
+        for parked in ready {
+            self.check_answer(term, &parked);
+            let (client, number, reply) = (parked.client, parked.number, parked.reply);
+            let lost = !self.calm && self.chance.below(200) == 0;
+            let delay = self.plan.delay + if lost { 10 * SECOND } else { self.chance.below(self.plan.delay) };
+            self.counts.answers += 1;
+            self.after(delay, Event::Reply { client, number, reply });
+        }
+    }
+
+    fn execute(
+        &mut self,
+        index: usize,
+        client: usize,
+        number: u64,
+        op: &Op,
+        now: LogTime,
+    ) -> (Reply, SequenceId, Facts) {
+        let Some(server) = &mut self.masters[index].server else {
+            return (Reply::Closed, SequenceId(0), Facts::default());
+        };
+        let replica = Arc::clone(&server.replica);
+        let engine = &replica.engine;
+        let before = engine.applied();
+        let mut facts = Facts { made: self.now, ..Facts::default() };
+        let uuid = self.clients[client].uuid;
+        let room = if op.changes() { replica.queue.room(RECORD * op.size()) } else { replica.queue.room(0) };
+        if room.is_none() {
+            self.counts.busy += 1;
+            return (Reply::Busy, SequenceId(0), facts);
+        }
+        let plain = DynamicLease::default();
+        let answer: Answer<Reply> = match op {
+            Op::Ping => {
+                server.deadlines.insert(uuid, now.plus(self.plan.client_ttl));
+                engine.is_joined(uuid).map(Reply::Joined)
+            }
+            Op::Remount(all) => {
+                server.deadlines.insert(uuid, now.plus(self.plan.client_ttl));
+                let specs: Vec<_> = all.iter().map(super::clients::Memory::spec).collect();
+                engine.sequencer(now).remount(&specs, uuid).map(|()| Reply::Done)
+            }
+            Op::Mount(memory) => engine.sequencer(now).mount(&memory.spec(), uuid).map(|()| Reply::Done),
+            Op::Unmount(id) => engine.sequencer(now).unmount(*id).map(|()| Reply::Done),
+            Op::Drain(id) => engine.sequencer(now).graceful_unmount(*id, uuid, 2_000).map(|()| Reply::Done),
+            Op::Start { key, size, upsert, replicas, group, soft_pin } => {
+                let group = group.map(|group| format!("group-{group}"));
+                let soft_pin = if *soft_pin { SoftPin::Enable(3_000) } else { SoftPin::Preserve };
+                let config = WriteConfig {
+                    replicas: *replicas,
+                    soft_pin,
+                    group: group.as_ref().map(|group| group.as_bytes()),
+                    ..WriteConfig::default()
+                };
+                let mut sequencer = engine.sequencer(now);
+                let answer = if *upsert {
+                    sequencer.upsert_start(uuid, key.as_bytes(), *size, &config)
+                } else {
+                    sequencer.put_start(uuid, key.as_bytes(), *size, &config)
+                };
+                drop(sequencer);
+                if let Ok(started) = &answer.result {
+                    let until = self.now + self.plan.rules.release_timeout * MS - 2 * MS;
+                    facts.told = Some(told(key, number, started, before, until));
+                    self.counts.starts += 1;
+                }
+                answer.map(|_| Reply::Started)
+            }
+            Op::End { key, .. } => engine
+                .sequencer(now)
+                .end(uuid, key.as_bytes(), ReplicaTypes::Memory, None)
+                .map(|()| Reply::Done),
+            Op::Revoke { key, .. } => {
+                engine.sequencer(now).revoke(uuid, key.as_bytes(), ReplicaTypes::Memory).map(|()| Reply::Done)
+            }
+            Op::Get(keys) => {
+                let mut depends_on = SequenceId(0);
+                for key in keys {
+                    let answer = engine.get(key.as_bytes(), now, Seen::of);
+                    depends_on = depends_on.max(answer.depends_on);
+                    facts.promises.extend(answer.result.is_ok().then(|| key.clone()));
+                    facts.reads.push((key.clone(), Seen::answer(answer.result)));
+                }
+                self.counts.reads += 1;
+                Answer::ok(Reply::Done, depends_on)
+            }
+            Op::Exist(key) => {
+                let answer = engine.exist(key.as_bytes(), now);
+                // What is there is not part of the answer, but of what the reader is promised.
+                if answer.result == Ok(true) {
+                    let seen = engine.peek(key.as_bytes(), Seen::of);
+                    facts.promises.push(key.clone());
+                    facts.reads.push((key.clone(), Seen::answer(seen.result)));
+                }
+                answer.map(Reply::Joined)
+            }
+            Op::Remove { keys, force } => {
+                let seen: Vec<ObjectId> =
+                    keys.iter().filter_map(|key| engine.peek(key.as_bytes(), |o| o.id).result.ok()).collect();
+                if *force {
+                    self.claims.forced.extend(seen);
+                }
+                let mut sequencer = engine.sequencer(now);
+                match keys.as_slice() {
+                    [key] => sequencer.remove(key.as_bytes(), *force).map(|()| Reply::Done),
+                    keys => {
+                        let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+                        let depends_on = sequencer.batch_remove(&keys, *force, |_| ());
+                        Answer::ok(Reply::Done, depends_on)
+                    }
+                }
+            }
+            Op::RemoveAll { force } => {
+                if *force {
+                    for shard in 0..SHARDS {
+                        engine.walk(shard, |object| _ = self.claims.forced.insert(object.id));
+                    }
+                }
+                let (_, depends_on) = engine.remove_all(*force, now);
+                Answer::ok(Reply::Done, depends_on)
+            }
+            Op::Copy { key, kind, target } => {
+                let name_of = |object: &moonkeeper::engine::object::Object| {
+                    let mut readable = object.replicas().filter(|replica| replica.is_readable());
+                    readable.next().map(|replica| replica.segment.name.clone())
+                };
+                let source = engine.peek(key.as_bytes(), name_of).result.ok().flatten().unwrap_or_default();
+                let mut sequencer = engine.sequencer(now);
+                let answer = match kind {
+                    ReplicationKind::Copy => {
+                        sequencer.copy_start(uuid, key.as_bytes(), &source, &[target.as_bytes()], plain)
+                    }
+                    ReplicationKind::Move => {
+                        sequencer.move_start(uuid, key.as_bytes(), &source, target.as_bytes())
+                    }
+                };
+                drop(sequencer);
+                if let Ok(copy) = &answer.result {
+                    let until = self.now + self.plan.rules.release_timeout * MS - 2 * MS;
+                    let started = Started { size: copy.size, replicas: copy.targets.clone() };
+                    facts.told = Some(told(key, number, &started, before, until));
+                }
+                answer.map(|_| Reply::Started)
+            }
+            Op::CopyEnd { key, kind, revoke, .. } => {
+                let mut sequencer = engine.sequencer(now);
+                if *revoke {
+                    sequencer.replication_revoke(uuid, key.as_bytes(), *kind, plain).map(|()| Reply::Done)
+                } else {
+                    sequencer.replication_end(uuid, key.as_bytes(), *kind, plain).map(|()| Reply::Done)
+                }
+            }
+        };
+        facts.applied = engine.applied();
+        facts.changed = facts.applied != before && answer.result.is_ok();
+        let reply = answer.result.unwrap_or_else(Reply::Refused);
+        (reply, answer.depends_on, facts)
+    }
+
+    /// What time brings.
+    pub fn upkeep(&mut self, index: usize, serial: u64) {
+        let now = self.log_time(index);
+        let (clock, real) = (self.clock(index), self.now);
+        let Some(server) = &mut self.masters[index].server else { return };
+        if server.serial != serial || !server.open {
+            return;
+        }
+        let engine = &server.replica.engine;
+        let short = engine.counts.starved.load(Ordering::Relaxed)
+            || engine.used_ratio() > engine.rules.high_watermark;
+        if short {
+            engine.evict(now);
+        }
+        let done = engine.upkeep(now);
+        let unmounts = engine.counts.unmounts.load(Ordering::Relaxed);
+        if unmounts != server.unmounts || done.unmounted > 0 {
+            server.unmounts = unmounts;
+            engine.sweep(now);
+        }
+        if real >= server.next_second {
+            server.next_second = real + SECOND;
+            engine.replicate_leases(now);
+            // Deadlines run only while clients can be answered.
+            if server.replica.gate.may_answer(clock) {
+                let silent: Vec<Uuid> =
+                    server.deadlines.iter().filter(|(_, at)| **at < now).map(|(client, _)| *client).collect();
+                for client in silent {
+                    server.deadlines.remove(&client);
+                    engine.sequencer(now).expire_client(client);
+                }
+            } else {
+                server.deadlines.values_mut().for_each(|at| *at = at.plus(1_000));
+            }
+        }
+        self.wake_writer(index);
+        let of = self.process(index);
+        self.after(UPKEEP, Event::Upkeep { of, serial });
+    }
+}
+
+/// What a writer is told. A replica's id tells the record that reserved it: bytes that were reserved before the call
+/// are those of an object that is written in place.
+fn told(
+    key: &str,
+    write: u64,
+    started: &Started,
+    before: SequenceId,
+    until: u64,
+) -> (Told, Option<SequenceId>) {
+    let bytes = started.replicas.iter().map(|replica| bytes_of(replica, started.size)).collect();
+    let reserved = started.replicas.iter().map(|replica| SequenceId(replica.id().0 >> 8)).max();
+    let in_place = reserved.is_none_or(|reserved| reserved <= before);
+    (Told { write, key: key.to_owned(), bytes, in_place, until }, reserved)
+}
+
+impl Reply {
+    /// Whether the call was refused for a reason that clients know.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Reply::Refused(code) if *code != ErrorCode::OK)
+    }
+}
