@@ -55,7 +55,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 19] = [
+    pub const ALL: [Bug; 21] = [
         Bug::DropWhenFull,
         Bug::AnswerStartEarly,
         Bug::AnswerReadEarly,
@@ -64,10 +64,12 @@ impl Bug {
         Bug::ApplyTwice,
         Bug::WallClock,
         Bug::KeepTail,
+        Bug::WatchLate,
         Bug::LeaseFromArrival,
         Bug::Repack,
         Bug::ServeEarly,
         Bug::SkipHold,
+        Bug::HoldWithoutLease,
         Bug::StandBehind,
         Bug::FailedIsCommitted,
         Bug::UnknownIsFailed,

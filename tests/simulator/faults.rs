@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use moonkeeper::coordination::types::Request;
+use moonkeeper::coordination::types::{LeaseId, Request};
 use moonkeeper::replication::node::{HandoverId, Input};
 
 use super::plan::{Fault, MASTERS, MS, SECOND};
@@ -102,16 +102,28 @@ impl Sim {
                 self.note(&format!("m{victim} is asked to stop"));
                 self.input(victim, Input::Stop);
             }
+            Fault::Usurp => {
+                let leader = self.leader();
+                if let (Some(leader), Some((_, lease))) = (leader, self.truth.leader) {
+                    let ttl = self.plan.leader_ttl.as_micros() as u64;
+                    self.cut(leader, ttl + self.chance.below(ttl));
+                    self.revoke(lease);
+                }
+            }
             Fault::Revoke => {
                 if let Some((_, lease)) = self.truth.leader {
-                    self.note("somebody revokes the leader's lease");
-                    let now = Duration::from_micros(self.now);
-                    let _ = self.etcd.model.call(now, &Request::LeaseRevoke { lease });
-                    self.look(Cause::Revocation);
+                    self.revoke(lease);
                 }
             }
             Fault::Kill | Fault::Pause | Fault::Switchover | Fault::Stop => {}
         }
+    }
+
+    fn revoke(&mut self, lease: LeaseId) {
+        self.note("somebody revokes the leader's lease");
+        let now = Duration::from_micros(self.now);
+        let _ = self.etcd.model.call(now, &Request::LeaseRevoke { lease });
+        self.look(Cause::Revocation);
     }
 
     fn cut(&mut self, master: usize, long: u64) {

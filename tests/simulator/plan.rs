@@ -88,9 +88,11 @@ pub enum Fault {
     Stop,
     /// The leader's lease is revoked by somebody else.
     Revoke,
+    /// The leader does not reach etcd, is taken for dead and goes on answering for as long as it may.
+    Usurp,
 }
 
-const ALL: [(Fault, u64); 10] = [
+const ALL: [(Fault, u64); 11] = [
     (Fault::Kill, 5),
     (Fault::Pause, 6),
     (Fault::Cut, 5),
@@ -101,6 +103,7 @@ const ALL: [(Fault, u64); 10] = [
     (Fault::Switchover, 5),
     (Fault::Stop, 2),
     (Fault::Revoke, 2),
+    (Fault::Usurp, 6),
 ];
 
 impl Plan {
@@ -134,7 +137,7 @@ impl Plan {
             client_ttl: 5_000 + chance.below(8_000),
             inherited_ttl: 6_000 + chance.below(12_000),
             clients: 4 + chance.below(5),
-            think: [10 * MS, 60 * MS, 250 * MS][chance.below(3) as usize],
+            think: [20 * MS, 80 * MS, 300 * MS][chance.below(3) as usize],
             keys: 6 + chance.below(30),
             segment: 8_192 + 4_096 * chance.below(8),
             rates: [0; MASTERS].map(|_| if chance.percent(60) { 1000 } else { 910 + chance.below(90) }),
