@@ -126,6 +126,16 @@ impl Sim {
         }
     }
 
+    /// Whoever answers leads, as far as it knows itself.
+    pub fn check_role(&mut self, index: usize) {
+        let now = self.clock(index);
+        let Some(node) = &self.masters[index].node else { return };
+        let NodeStatus { role, activity, .. } = node.status(now);
+        if role != Role::Primary {
+            self.fail(("lease", format!("m{index} answers and knows that it does not lead: {activity:?}")));
+        }
+    }
+
     /// An answer leaves a master.
     pub fn check_answer(&mut self, term: Term, parked: &Parked) {
         let facts = &parked.facts;
