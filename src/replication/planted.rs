@@ -54,8 +54,8 @@ pub enum Bug {
 }
 
 impl Bug {
-    /// Those that the seeds of `make test` find.
-    pub const ALL: [Bug; 16] = [
+    /// All of them.
+    pub const ALL: [Bug; 21] = [
         Bug::DropWhenFull,
         Bug::AnswerStartEarly,
         Bug::AnswerReadEarly,
@@ -64,13 +64,18 @@ impl Bug {
         Bug::ApplyTwice,
         Bug::WallClock,
         Bug::KeepTail,
+        Bug::WatchLate,
         Bug::LeaseFromArrival,
         Bug::Repack,
         Bug::ServeEarly,
         Bug::SkipHold,
+        Bug::HoldWithoutLease,
         Bug::StandBehind,
         Bug::FailedIsCommitted,
         Bug::UnknownIsFailed,
+        Bug::KeepGateOpen,
+        Bug::StaleAbsence,
+        Bug::AnyWriteAnswer,
         Bug::IgnoreUnmount,
     ];
 }

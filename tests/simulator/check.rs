@@ -90,6 +90,18 @@ impl Sim {
         }
     }
 
+    /// A standby goes on by watching the log from a revision: it misses no batch that it does not have, and waits for
+    /// none that is not the next.
+    pub fn check_watch(&mut self, index: usize, applied: SequenceId, from_revision: u64) {
+        let next = self.etcd.model.revision() + 1;
+        let needed = self.truth.revision_after(applied).unwrap_or(next);
+        if from_revision > needed {
+            let what =
+                format!("m{index} at {applied:?} watches from {from_revision}, what it needs is at {needed}");
+            self.fail(("watch", what));
+        }
+    }
+
     /// A node leads from now on: it has all that was in the log when it was elected, and its first record.
     pub fn check_promotion(&mut self, index: usize, term: Term, applied: SequenceId) {
         let Some(end) = self.truth.elections.get(&term).copied() else {
@@ -111,6 +123,16 @@ impl Sim {
             let what =
                 format!("opened in {term:?} at {applied:?}, {durable:?} durable, {shared:?} in the log");
             self.fail(("INV-4", what));
+        }
+    }
+
+    /// Whoever answers leads, as far as it knows itself.
+    pub fn check_role(&mut self, index: usize) {
+        let now = self.clock(index);
+        let Some(node) = &self.masters[index].node else { return };
+        let NodeStatus { role, activity, .. } = node.status(now);
+        if role != Role::Primary {
+            self.fail(("lease", format!("m{index} answers and knows that it does not lead: {activity:?}")));
         }
     }
 

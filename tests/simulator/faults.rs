@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use moonkeeper::coordination::types::Request;
+use moonkeeper::coordination::types::{LeaseId, Request};
 use moonkeeper::replication::node::{HandoverId, Input};
 
 use super::plan::{Fault, MASTERS, MS, SECOND};
@@ -102,20 +102,60 @@ impl Sim {
                 self.note(&format!("m{victim} is asked to stop"));
                 self.input(victim, Input::Stop);
             }
+            Fault::Usurp => {
+                let leader = self.leader();
+                if let (Some(leader), Some((_, lease))) = (leader, self.truth.leader) {
+                    let ttl = self.plan.leader_ttl.as_micros() as u64;
+                    self.cut(leader, ttl + self.chance.below(ttl));
+                    self.revoke(lease);
+                }
+            }
+            Fault::Blind => {
+                let (leader, ttl) = (self.leader(), self.plan.leader_ttl.as_micros() as u64);
+                if let (Some(leader), Some((_, lease))) = (leader, self.truth.leader) {
+                    let standby = (leader + 1 + self.chance.below(MASTERS as u64 - 1) as usize) % MASTERS;
+                    self.revoke(lease);
+                    // It sees the key go, and no more than that.
+                    let long = 2 * ttl;
+                    self.after(4 * self.plan.delay, Event::Cut { master: standby, long });
+                    self.after(4 * self.plan.delay + ttl + ttl / 2, Event::Unblind { master: standby });
+                }
+            }
             Fault::Revoke => {
                 if let Some((_, lease)) = self.truth.leader {
-                    self.note("somebody revokes the leader's lease");
-                    let now = Duration::from_micros(self.now);
-                    let _ = self.etcd.model.call(now, &Request::LeaseRevoke { lease });
-                    self.look(Cause::Revocation);
+                    self.revoke(lease);
                 }
             }
             Fault::Kill | Fault::Pause | Fault::Switchover | Fault::Stop => {}
         }
     }
 
-    fn cut(&mut self, master: usize, long: u64) {
+    fn revoke(&mut self, lease: LeaseId) {
+        self.note("somebody revokes the leader's lease");
+        let now = Duration::from_micros(self.now);
+        let _ = self.etcd.model.call(now, &Request::LeaseRevoke { lease });
+        self.look(Cause::Revocation);
+    }
+
+    /// The next leader is cut off and taken for dead, and so is everybody but the one who knows nothing of it.
+    pub fn unblind(&mut self, standby: usize) {
+        let (leader, ttl) = (self.leader(), self.plan.leader_ttl.as_micros() as u64);
+        if self.calm || leader == Some(standby) {
+            return;
+        }
+        (0..MASTERS).filter(|master| *master != standby).for_each(|master| self.cut(master, 2 * ttl));
+        self.masters[standby].cut_until = self.now;
+        self.after(0, Event::Unstall { master: standby });
+        if let Some((_, lease)) = self.truth.leader {
+            self.revoke(lease);
+        }
+    }
+
+    pub fn cut(&mut self, master: usize, long: u64) {
         self.note(&format!("m{master} does not reach etcd for {long}"));
+        if self.calm {
+            return;
+        }
         self.masters[master].cut_until = self.now + long;
         self.after(long, Event::Unstall { master });
     }

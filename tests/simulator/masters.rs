@@ -236,6 +236,9 @@ impl Sim {
                     self.ask(process, call, request, timeout);
                 }
                 Command::Watch { watch, request } => {
+                    if request.range == self.keys.batches() {
+                        self.check_watch(index, status.applied, request.from_revision);
+                    }
                     let delay = self.plan.delay;
                     self.after(delay, Event::WatchBegins { from: process, watch, request });
                 }

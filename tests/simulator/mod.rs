@@ -160,6 +160,15 @@ pub enum Event {
     },
     Fault,
     Calm,
+    /// The standby that saw nothing of the leader is the only one that reaches etcd.
+    Unblind {
+        master: usize,
+    },
+    /// A master does not reach etcd for a while.
+    Cut {
+        master: usize,
+        long: u64,
+    },
     /// From here to the end is enough for everybody to catch up.
     Settle,
 }
@@ -235,7 +244,8 @@ impl Sim {
         sim.note(&format!("seed {seed} {:?}", sim.plan));
         for master in 0..MASTERS {
             sim.masters.push(Master::new(master, &mut sim.chance));
-            let delay = sim.chance.below(200_000);
+            let late = sim.plan.lonely && master > 0;
+            let delay = sim.chance.below(200_000) + if late { sim.plan.faults_until } else { 0 };
             sim.after(delay, Event::Boot { master });
         }
         for number in 0..sim.plan.clients {
@@ -292,6 +302,8 @@ impl Sim {
             Event::GiveUp { client, number } => self.replied(client, number, Reply::Unknown),
             Event::Fault => self.fault(),
             Event::Calm => self.calm_down(),
+            Event::Cut { master, long } => self.cut(master, long),
+            Event::Unblind { master } => self.unblind(master),
             Event::Settle => self.settled = self.truth.last,
             Event::Tick(to)
             | Event::Answer { to, .. }

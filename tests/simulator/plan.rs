@@ -40,6 +40,8 @@ pub struct Plan {
     pub refused: u64,
     /// Which faults there are, by weight.
     pub faults: Vec<(Fault, u64)>,
+    /// Only one master is there until faults end, and whatever happens to it, it leads again.
+    pub lonely: bool,
     /// The time between two faults, on average.
     pub fault_every: u64,
     /// The leader's lease.
@@ -88,9 +90,13 @@ pub enum Fault {
     Stop,
     /// The leader's lease is revoked by somebody else.
     Revoke,
+    /// The leader does not reach etcd, is taken for dead and goes on answering for as long as it may.
+    Usurp,
+    /// A standby sees the leader go, and then nothing of the next one until that one is taken for dead, too.
+    Blind,
 }
 
-const ALL: [(Fault, u64); 10] = [
+const ALL: [(Fault, u64); 12] = [
     (Fault::Kill, 5),
     (Fault::Pause, 6),
     (Fault::Cut, 5),
@@ -101,6 +107,8 @@ const ALL: [(Fault, u64); 10] = [
     (Fault::Switchover, 5),
     (Fault::Stop, 2),
     (Fault::Revoke, 2),
+    (Fault::Usurp, 6),
+    (Fault::Blind, 3),
 ];
 
 impl Plan {
@@ -108,6 +116,7 @@ impl Plan {
     pub fn new(chance: &mut Chance) -> Self {
         let faults: Vec<_> = ALL.into_iter().filter(|_| chance.percent(65)).collect();
         let quiet = chance.percent(5);
+        let lonely = !quiet && chance.percent(10);
         let odds = |chance: &mut Chance, most: u64| if chance.percent(50) { chance.below(most) } else { 0 };
         let delay = [100, 500, 2 * MS, 8 * MS][chance.below(4) as usize];
         let leader_ttl = Duration::from_secs(2 + chance.below(4));
@@ -118,8 +127,9 @@ impl Plan {
             work_until,
             end: work_until + 4 * SECOND,
             delay,
-            slow: if quiet { 0 } else { odds(chance, 400) },
+            slow: if quiet { 0 } else { odds(chance, if lonely { 2_000 } else { 400 }) },
             slowest: [500 * MS, 2 * SECOND, 6 * SECOND][chance.below(3) as usize],
+            lonely,
             lost_requests: if quiet { 0 } else { odds(chance, 300) },
             lost_answers: if quiet { 0 } else { odds(chance, 400) },
             twice: if quiet { 0 } else { odds(chance, 500) },
@@ -134,7 +144,7 @@ impl Plan {
             client_ttl: 5_000 + chance.below(8_000),
             inherited_ttl: 6_000 + chance.below(12_000),
             clients: 4 + chance.below(5),
-            think: [10 * MS, 60 * MS, 250 * MS][chance.below(3) as usize],
+            think: [20 * MS, 80 * MS, 300 * MS][chance.below(3) as usize],
             keys: 6 + chance.below(30),
             segment: 8_192 + 4_096 * chance.below(8),
             rates: [0; MASTERS].map(|_| if chance.percent(60) { 1000 } else { 910 + chance.below(90) }),

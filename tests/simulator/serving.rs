@@ -168,6 +168,7 @@ impl Sim {
             std::mem::take(&mut server.parked).into_iter().partition(|parked| parked.depends_on <= durable);
         server.parked = waiting;
         for parked in ready {
+            self.check_role(index);
             self.check_answer(term, &parked);
             let (client, number, reply) = (parked.client, parked.number, parked.reply);
             let lost = !self.calm && self.chance.below(200) == 0;

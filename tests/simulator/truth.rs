@@ -86,6 +86,8 @@ pub struct Truth {
     pub elections: BTreeMap<Term, SequenceId>,
     /// How terms ended.
     pub endings: BTreeMap<Term, Ending>,
+    /// The first record of each batch, and the revision that wrote it.
+    revisions: Vec<(SequenceId, u64)>,
     /// The keys of batches that were ever written.
     written: BTreeSet<SequenceId>,
     /// When the log began, in real time and in its own.
@@ -127,6 +129,7 @@ impl Truth {
             leader: None,
             elections: BTreeMap::new(),
             endings: BTreeMap::new(),
+            revisions: Vec::new(),
             written: BTreeSet::new(),
             began: None,
             overwritten: BTreeSet::new(),
@@ -151,6 +154,12 @@ impl Truth {
     pub fn shared(&self, term: Term, id: SequenceId) -> SequenceId {
         let upto = usize::try_from(id.0).unwrap_or(usize::MAX).min(self.records.len());
         SequenceId(self.records[..upto].partition_point(|record| record.0 <= term) as u64)
+    }
+
+    /// The revision of the first batch that whoever is at `applied` does not have.
+    pub fn revision_after(&self, applied: SequenceId) -> Option<u64> {
+        let known = self.revisions.partition_point(|(first, _)| *first <= applied);
+        self.revisions.get(known).map(|(_, revision)| *revision)
     }
 
     /// What was under a key after a record.
@@ -195,7 +204,10 @@ impl Truth {
                 Ok(())
             }
             Change::Put(entry) if self.keys.batches().contains(&entry.key) => {
-                self.batch(now, &entry.key, &entry.value)
+                let last = self.last;
+                self.batch(now, &entry.key, &entry.value)?;
+                self.revisions.push((SequenceId(last.0 + 1), entry.mod_revision));
+                Ok(())
             }
             Change::Put(entry) if entry.key == self.keys.latest() => {
                 let latest =
