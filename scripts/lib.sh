@@ -116,6 +116,15 @@ need_packages() {
 
 # Where cargo builds. Outside the tree, so that a clone stays small and a new clone finds the dependencies built.
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
+# One static binary, because the image has an empty base and because what is tested and measured shall be what is shipped.
+# The target is named so that the flag is for it alone: a compiler plug-in cannot be linked statically.
+export CARGO_BUILD_TARGET=${CARGO_BUILD_TARGET:-$(rustc -vV 2>/dev/null | sed -n 's/^host: //p')}
+target_variable=CARGO_TARGET_$(tr a-z- A-Z_ <<<"$CARGO_BUILD_TARGET")_RUSTFLAGS
+export "$target_variable=-C target-feature=+crt-static"
+
+# built PROFILE: where cargo puts the binary
+built() { printf '%s/%s/%s/moonkeeper' "$CARGO_TARGET_DIR" "$CARGO_BUILD_TARGET" "$1"; }
+
 # Bytecode does not belong in the tree either.
 export PYTHONPYCACHEPREFIX=${PYTHONPYCACHEPREFIX:-$cache/pycache}
 
@@ -130,5 +139,5 @@ export_test_environment() {
   ETCDCTL_BIN=$(etcd_folder)/bin/etcdctl
   export ETCD_DEBIAN_BIN
   ETCD_DEBIAN_BIN=$(etcd_debian_folder)/bin/etcd
-  export MOONKEEPER_BIN=${MOONKEEPER_BIN:-$CARGO_TARGET_DIR/debug/moonkeeper}
+  export MOONKEEPER_BIN=${MOONKEEPER_BIN:-$(built debug)}
 }
