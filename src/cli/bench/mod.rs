@@ -1,10 +1,11 @@
 //! `moonkeeper bench`: load for a master, ours or the reference, and a floor to compare both with.
 //!
 //! `load` keeps a number of calls outstanding on a number of connections and says what they took; `memory` says what
-//! objects cost, `eviction` what removing them costs the engine; `floor` is the cheapest server there can be on the same
+//! objects cost, `eviction` what removing them costs the engine, `commits` what etcd takes for a transaction; `floor` is the cheapest server there can be on the same
 //! runtime. Each prints one line of JSON. `benches/compare.py` drives them all.
 
 mod calls;
+mod commits;
 mod eviction;
 mod floor;
 mod latency;
@@ -41,6 +42,21 @@ enum BenchError {
     /// There is no such process, or nothing can be read about it.
     #[error("cannot read what process {0} has used")]
     Process(u32),
+    /// Without etcd there is nothing to commit to.
+    #[error("--etcd_endpoints is needed")]
+    NoEtcd,
+    /// What was said about etcd makes no sense.
+    #[error(transparent)]
+    Endpoints(#[from] crate::master::settings::ha::EndpointsError),
+    /// The password could not be read.
+    #[error(transparent)]
+    Password(#[from] crate::master::settings::ha::PasswordError),
+    /// What was said about etcd cannot be used.
+    #[error(transparent)]
+    Settings(#[from] crate::coordination::etcd::SettingsError),
+    /// etcd did not do what it was asked.
+    #[error("etcd: {0}")]
+    Etcd(#[from] crate::coordination::types::Failure),
     /// Every call has to fit the keys that there are.
     #[error("there are fewer keys than a call names")]
     TooFewKeys,
@@ -62,6 +78,8 @@ enum Command {
     Memory(MemoryArguments),
     /// Evicts a thousand of a hundred thousand and of a million objects, without a network
     Eviction,
+    /// Commits transactions to etcd, one after the other, and says how long each takes
+    Commits(CommitArguments),
     /// Serves fixed replies: what framing and the runtime cost alone
     #[command(hide = true)]
     Floor {
@@ -132,6 +150,18 @@ struct MemoryArguments {
     settle: f64,
 }
 
+#[derive(Debug, Args)]
+struct CommitArguments {
+    #[command(flatten)]
+    etcd: super::etcd_options::EtcdOptions,
+    /// Transactions
+    #[arg(long, default_value_t = 500)]
+    count: u32,
+    /// Bytes of the larger value
+    #[arg(long, default_value_t = 100)]
+    bytes: usize,
+}
+
 /// Seconds from the command line; what makes no sense is 0.
 fn seconds(number: f64) -> Duration {
     Duration::try_from_secs_f64(number).unwrap_or_default()
@@ -154,7 +184,7 @@ pub fn main(args: &[String]) -> ExitCode {
         Command::Load(LoadArguments { target, .. }) | Command::Memory(MemoryArguments { target, .. }) => {
             target.threads
         }
-        Command::Eviction => 1,
+        Command::Eviction | Command::Commits(_) => 1,
         Command::Floor { .. } => cores.min(16),
     };
     let mut builder = match threads {
@@ -179,6 +209,7 @@ async fn run(command: Command) -> Result<(), BenchError> {
         Command::Load(arguments) => load::measure(&arguments).await?,
         Command::Memory(arguments) => memory::measure(&arguments).await?,
         Command::Eviction => eviction::measure()?,
+        Command::Commits(arguments) => commits::measure(&arguments).await?,
         Command::Floor { address, batch } => return floor::run(address, batch).await,
     };
     println!("{report}");

@@ -33,12 +33,14 @@ impl Session {
         let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
         let id = Uuid { first: now, second: u64::from(std::process::id()) };
         let segment_id = Uuid { first: id.second, second: id.first };
+        // Two loads at the same time each have a memory of their own.
+        let endpoint = format!("127.0.0.1:{}", 10_000 + std::process::id() % 50_000);
         let segment = Segment {
             id: segment_id,
             name: b"moonkeeper-bench",
             base: 1 << 32,
             size,
-            te_endpoint: b"127.0.0.1:17001",
+            te_endpoint: endpoint.as_bytes(),
             protocol: b"tcp",
             host_id: b"",
         };
