@@ -5,6 +5,7 @@ pub mod admin_api;
 pub mod clock;
 pub mod current;
 pub mod describe;
+mod door;
 mod effects;
 pub mod flags;
 pub mod handlers;

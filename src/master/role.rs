@@ -17,6 +17,7 @@ use crate::engine::types::{LogTime, SequenceId};
 use crate::master::admin_api::{self, AdminApi};
 use crate::master::clock::Clock;
 use crate::master::current::{Current, Passage};
+use crate::master::door::Door;
 use crate::master::flags::interface_address;
 use crate::master::http::{self, Health, Role};
 use crate::master::metrics::Metrics;
@@ -131,6 +132,7 @@ pub(super) async fn run(
     serve_http(settings, http_listener, router, &admin, &mut tasks, &ended).await?;
     let changes = http::changes(admin.clone(), Arc::clone(&metrics));
     tasks.spawn(admin_api.serve(control.clone(), changes, settings.http.limits, ended.clone()));
+    let door = Arc::new(Door::default());
     let host = ProcessHost {
         service: Service::new(settings, rpc_address(settings).await?, metrics),
         durability: ha.durability,
@@ -139,6 +141,7 @@ pub(super) async fn run(
         follower,
         waiting: control.waiting(),
         serving: None,
+        door: Arc::clone(&door),
         log_clock: None,
         told: (clock.now(), None),
         to: Publishing { state, bulletin, applied, peer_state },
@@ -156,6 +159,7 @@ pub(super) async fn run(
         if tokio::time::timeout(STOP_TIMEOUT, driving).await.is_err() {
             tracing::warn!("etcd does not answer, ending without handing over");
         }
+        door.closed().await;
     }
     let _ = end.send(true);
     drop(inputs);

@@ -75,7 +75,7 @@ async fn alone(settings: &Settings, mut stop: watch::Receiver<bool>) -> Result<(
     let engine = Arc::new(Engine::new(rules(settings)));
     let service = Service::new(settings, rpc_address(settings).await?, Arc::clone(&metrics));
     let http = http::server::bind(&settings.http.host, settings.http.port).await?;
-    let serving = service.open(Arc::clone(&engine), clock, None)?;
+    let serving = service.open(None, Arc::clone(&engine), clock, None)?;
     let (_state, current) = watch::channel(Current::alone(engine, clock, Arc::clone(&serving.connections)));
     let admin = admin(settings, current, &metrics);
     let mut tasks = JoinSet::new();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -47,7 +48,7 @@ pub struct Service {
 #[derive(Debug)]
 pub struct Serving {
     stop: watch::Sender<bool>,
-    tasks: JoinSet<()>,
+    tasks: JoinSet<Option<TcpListener>>,
     engine: Arc<Engine>,
     /// How many others hold the state besides those who serve.
     others: usize,
@@ -87,15 +88,19 @@ impl Service {
         }
     }
 
-    /// Opens the port and serves from this state.
+    /// Opens the port, unless it is open already, and serves from this state.
     pub fn open(
         &self,
+        listener: Option<std::net::TcpListener>,
         engine: Arc<Engine>,
         clock: Clock,
         replication: Option<Replication>,
     ) -> Result<Serving, BindError> {
         let others = Arc::strong_count(&engine);
-        let server = Server::bind(self.address, self.server.clone())?;
+        let server = match listener {
+            Some(listener) => Server::on(listener, self.address, self.server.clone())?,
+            None => Server::bind(self.address, self.server.clone())?,
+        };
         let (address, connections) = (server.local_address(), server.connections());
         tracing::info!(%address, "serving mooncake clients");
         engine.sequencer(clock.now()).seed_chance(clock.now().0);
@@ -123,24 +128,30 @@ impl Service {
             move || replica.gate.may_answer(clock.now())
         });
         let serves = move || may_serve.as_ref().is_none_or(|may_serve| may_serve());
-        tasks.spawn(upkeep.run(stopped.clone(), serves));
-        tasks.spawn(server.serve(Arc::new(MasterService::new(handlers, replication)), stopped));
+        let service = Arc::new(MasterService::new(handlers, replication));
+        let upkeep = upkeep.run(stopped.clone(), serves);
+        tasks.spawn(async move {
+            upkeep.await;
+            None
+        });
+        tasks.spawn(async move { Some(server.serve(service, stopped).await) });
         Ok(Serving { stop, tasks, engine, others, address, connections })
     }
 }
 
 impl Serving {
-    /// Closes the port and all connections. Says whether nobody is left who could change the state.
-    pub async fn close(self) -> bool {
+    /// Closes all connections. Says whether nobody is left who could change the state, and gives the port away, which
+    /// closes when it is dropped.
+    pub async fn close(self) -> (bool, Option<TcpListener>) {
         let Self { stop, tasks, engine, others, .. } = self;
         let _ = stop.send(true);
-        tasks.join_all().await;
+        let listener = tasks.join_all().await.into_iter().flatten().next();
         let quiet = async {
             // The one that is held here is not among the others.
             while Arc::strong_count(&engine) > others {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        tokio::time::timeout(STRAGGLERS, quiet).await.is_ok()
+        (tokio::time::timeout(STRAGGLERS, quiet).await.is_ok(), listener)
     }
 }

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::MissedTickBehavior;
 
 use super::node::{Command, HandoverError, HandoverId, Input, Node, Peer, TICK, WatchId};
@@ -64,15 +66,15 @@ pub async fn drive(
     let mut watches: HashMap<WatchId, AbortHandle> = HashMap::new();
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut calls = FuturesUnordered::new();
+    let mut alarm: Option<JoinHandle<()>> = None;
     loop {
         for command in node.take_commands() {
             match command {
                 Command::Call { call, request, timeout } => {
-                    let (etcd, inputs) = (Arc::clone(&etcd), inputs.clone());
-                    tokio::spawn(async move {
-                        let result = etcd.call(request, timeout).await;
-                        inputs.send(Input::Answer { call, result }).await;
-                    });
+                    // Waited for right here: a task of its own for each would be two more to wake for every commit.
+                    let etcd = &etcd;
+                    calls.push(async move { Input::Answer { call, result: etcd.call(request, timeout).await } });
                 }
                 Command::Watch { watch, request } => {
                     let mut events = etcd.watch(request);
@@ -101,9 +103,16 @@ pub async fn drive(
         }
         host.changed(&node);
         let replica = Arc::clone(node.replica());
+        if let (None, Some(at)) = (&alarm, node.wake_at()) {
+            let wait = at.since(clock.now());
+            // The runtime's own timer is exact to a millisecond only, which is as long as a commit takes.
+            alarm = Some(tokio::task::spawn_blocking(move || std::thread::sleep(wait)));
+        }
         let input = tokio::select! {
+            Some(input) = calls.next() => input,
             Some(input) = received.recv() => input,
             () = replica.queue.appended() => Input::Queued,
+            () = ring(&mut alarm) => Input::Queued,
             _ = tick.tick() => Input::Tick,
         };
         node.handle(clock.now(), input);
@@ -112,5 +121,16 @@ pub async fn drive(
             let Ok(input) = received.try_recv() else { break };
             node.handle(clock.now(), input);
         }
+    }
+}
+
+/// Waits for the alarm, for ever if there is none.
+async fn ring(alarm: &mut Option<JoinHandle<()>>) {
+    match alarm {
+        Some(task) => {
+            let _ = task.await;
+            *alarm = None;
+        }
+        None => std::future::pending().await,
     }
 }

@@ -10,6 +10,7 @@ pub mod follower;
 pub mod gate;
 pub mod keys;
 pub mod lease;
+pub mod linger;
 pub mod node;
 #[cfg(feature = "planted")]
 pub mod planted;

@@ -21,6 +21,7 @@ use super::batch::LogId;
 use super::follower::Position;
 use super::keys::Keys;
 use super::lease::LeaderLease;
+use super::linger::Linger;
 use super::replica::Replica;
 use super::time::{LogClock, Monotonic};
 use super::writer::Writer;
@@ -276,6 +277,7 @@ struct Reign {
     term: Term,
     lease: LeaderLease,
     writer: Writer,
+    linger: Linger,
     clock: LogClock,
     stage: Stage,
     gone_at: Monotonic,
@@ -372,6 +374,16 @@ impl Node {
     #[must_use]
     pub fn view(&self) -> &View {
         &self.view
+    }
+
+    /// A moment at which records that are held back for now should be looked at with [`Input::Queued`]; until the next
+    /// tick nothing else is lost than time.
+    #[must_use]
+    pub fn wake_at(&self) -> Option<Monotonic> {
+        match &self.phase {
+            Phase::Leading(reign) if !self.replica.queue.is_empty() => reign.linger.until(),
+            _ => None,
+        }
     }
 
     /// What is to be done, in order.

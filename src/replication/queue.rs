@@ -4,7 +4,7 @@
 //! before the sequencer is entered (R2), so that appending never waits and never fails.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -19,6 +19,8 @@ use crate::engine::types::{LogTime, SequenceId};
 #[derive(Debug)]
 pub struct Queue {
     chunks: Mutex<VecDeque<Chunk>>,
+    /// The last record that was appended.
+    last: AtomicU64,
     /// Bytes that are promised to callers, queued or being written.
     taken: AtomicUsize,
     limit: usize,
@@ -59,7 +61,13 @@ impl Queue {
     /// A queue for so many bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { chunks: Mutex::default(), taken: AtomicUsize::new(0), limit, wake: tokio::sync::Notify::new() }
+        Self {
+            chunks: Mutex::default(),
+            last: AtomicU64::new(0),
+            taken: AtomicUsize::new(0),
+            limit,
+            wake: tokio::sync::Notify::new(),
+        }
     }
 
     /// Room for records of at most so many bytes, if there is any. A call that needs more than all of it gets it when
@@ -85,6 +93,18 @@ impl Queue {
     #[must_use]
     pub fn take(&self) -> Option<Chunk> {
         self.chunks.lock().pop_front()
+    }
+
+    /// Whether there is more than one batch holds.
+    #[must_use]
+    pub fn has_full_batch(&self) -> bool {
+        self.chunks.lock().len() > 1
+    }
+
+    /// How many records after this one were appended.
+    #[must_use]
+    pub fn records_after(&self, id: SequenceId) -> u64 {
+        self.last.load(Ordering::Acquire).saturating_sub(id.0)
     }
 
     /// What was taken is durable, or will never be.
@@ -132,6 +152,7 @@ impl Log for std::sync::Arc<Queue> {
         }
         let after = chunks.back().map_or(0, |chunk| chunk.body.len());
         let grown = if fits { after - before } else { after };
+        self.last.store(id.0, Ordering::Release);
         drop(chunks);
         self.taken.fetch_add(grown, Ordering::AcqRel);
         self.wake.notify_one();

@@ -13,6 +13,7 @@ use crate::coordination::types::LeaseId;
 use crate::engine::types::{LogTime, SequenceId, Term};
 use crate::master::clock::Clock;
 use crate::master::current::{Current, Passage};
+use crate::master::door::Door;
 use crate::master::http::{self, Health};
 use crate::master::peer::{self, PeerFollower, PeerState};
 use crate::master::service::Replication;
@@ -80,6 +81,8 @@ pub(super) struct ProcessHost {
     pub waiting: Waiting,
     /// Clients being served.
     pub serving: Option<Serving>,
+    /// The port while they are not.
+    pub door: Arc<Door>,
     /// Log time while they are.
     pub log_clock: Option<Clock>,
     /// What was told last, and when.
@@ -174,7 +177,7 @@ impl Host for ProcessHost {
         let log_clock = Clock::going_on(from, self.clock.instant(since));
         let engine = Arc::clone(&replica.engine);
         let replication = Replication { replica, clock: self.clock, durability: self.durability };
-        match self.service.open(engine, log_clock, Some(replication)) {
+        match self.service.open(self.door.take(), engine, log_clock, Some(replication)) {
             Ok(serving) => {
                 self.serving = Some(serving);
                 self.log_clock = Some(log_clock);
@@ -189,9 +192,12 @@ impl Host for ProcessHost {
         self.to.state.send_modify(|current| current.health.service_ready = false);
         let Some(serving) = self.serving.take() else { return self.tell(Input::Closed { quiet: true }) };
         self.log_clock = None;
-        let inputs = self.inputs.clone();
+        let (inputs, door) = (self.inputs.clone(), Arc::clone(&self.door));
         tokio::spawn(async move {
-            let quiet = serving.close().await;
+            let (quiet, listener) = serving.close().await;
+            if let Some(listener) = listener {
+                door.leave_open(listener);
+            }
             inputs.send(Input::Closed { quiet }).await;
         });
     }

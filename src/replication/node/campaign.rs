@@ -13,6 +13,7 @@ use super::{CallId, Node, Phase, Purpose, Reign, Stage};
 use crate::coordination::types::{Compare, Failure, Get, KeyRange, Op, OpResult, Request, Response, Txn};
 use crate::engine::types::{LogTime, Term};
 use crate::replication::lease::LeaderLease;
+use crate::replication::linger::Linger;
 #[cfg(feature = "planted")]
 use crate::replication::planted::{self, Bug};
 use crate::replication::time::{LogClock, Monotonic};
@@ -199,6 +200,7 @@ impl Node {
             term,
             lease,
             writer,
+            linger: Linger::default(),
             clock,
             stage: Stage::Beginning(first),
             gone_at: self.view.gone_at().unwrap_or(now),

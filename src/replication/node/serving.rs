@@ -112,6 +112,13 @@ impl Node {
                 let again = reign.writer.again();
                 again
             }
+            None if reign.writer.is_busy() => None,
+            None if reign.serves()
+                && !queue.has_full_batch()
+                && reign.linger.holds(now, queue.records_after(reign.writer.end().last)) =>
+            {
+                None
+            }
             None => reign.writer.next(&queue),
         };
         if let Some(txn) = txn {
@@ -136,8 +143,11 @@ impl Node {
             return;
         }
         reign.writing = None;
+        let before = reign.writer.end().last;
         match reign.writer.answered(result, &replica.queue) {
             Written::Durable(id) => {
+                let (answered, waiting) = (id.0 - before.0, replica.queue.records_after(id));
+                reign.linger.committed(now, answered, waiting, replica.gate.writing_for(now));
                 replica.gate.set_writing(None);
                 replica.gate.advance(id);
                 if let Stage::Beginning(first) = reign.stage

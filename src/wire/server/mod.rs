@@ -81,6 +81,21 @@ impl Server {
         Ok(Self { listener, address, settings, connections: Arc::default() })
     }
 
+    /// Serves a port that is open already.
+    pub fn on(
+        listener: std::net::TcpListener,
+        address: SocketAddr,
+        settings: Settings,
+    ) -> Result<Self, BindError> {
+        let take = || {
+            let listener = TcpListener::from_std(listener)?;
+            let address = listener.local_addr()?;
+            Ok((listener, address))
+        };
+        let (listener, address) = take().map_err(|source| BindError { address, source })?;
+        Ok(Self { listener, address, settings, connections: Arc::default() })
+    }
+
     /// Where the server listens; names the port when 0 was asked for.
     pub fn local_address(&self) -> SocketAddr {
         self.address
@@ -91,9 +106,9 @@ impl Server {
         Arc::clone(&self.connections)
     }
 
-    /// Serves until `stop` says true or its sender is gone; then the port and all connections are closed, and no byte
-    /// is sent any more when this returns.
-    pub async fn serve<S: Service>(self, service: Arc<S>, mut stop: watch::Receiver<bool>) {
+    /// Serves until `stop` says true or its sender is gone; then all connections are closed, and no byte is sent any
+    /// more when this returns. What it returns is the port, which closes when it is dropped.
+    pub async fn serve<S: Service>(self, service: Arc<S>, mut stop: watch::Receiver<bool>) -> TcpListener {
         let Self { listener, settings, connections, .. } = self;
         let stopped = async move { drop(stop.wait_for(|stop| *stop).await) };
         tokio::pin!(stopped);
@@ -129,9 +144,9 @@ impl Server {
                 }
             }
         }
-        drop(listener);
         tasks.shutdown().await;
         connections.store(0, Ordering::Relaxed);
+        listener
     }
 }
 

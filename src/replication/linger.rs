@@ -1,0 +1,120 @@
+//! Whether to wait a moment before the next batch is sent, so that those who were just answered can be part of it.
+//!
+//! With one batch in flight, callers fall into two groups that take turns, and each waits for two commits: its own and
+//! the one that was on its way when it came. Whoever was answered is likely to come back at once with its next call. So
+//! the next batch waits until as many records have come as were just answered, though never longer than a commit takes;
+//! and where nobody comes back, not at all.
+
+use std::time::Duration;
+
+use super::time::Monotonic;
+
+/// The longest wait, however long the last commit took.
+const LONGEST: Duration = Duration::from_millis(5);
+/// How many batches are sent at once after a wait that did not pay.
+const REST: u8 = 16;
+
+/// The wait before a batch.
+#[derive(Debug, Default)]
+pub struct Linger {
+    wait: Option<Wait>,
+    /// Batches that will not wait.
+    rest: u8,
+}
+
+#[derive(Debug)]
+struct Wait {
+    until: Monotonic,
+    /// Records that waited when it began.
+    before: u64,
+    /// Records that are worth waiting for.
+    wanted: u64,
+}
+
+impl Linger {
+    /// A batch of `answered` records took so long to commit; so many wait already.
+    pub fn committed(&mut self, now: Monotonic, answered: u64, waiting: u64, took: Duration) {
+        self.wait = None;
+        if self.rest > 0 {
+            self.rest -= 1;
+        } else {
+            let until = now.plus(took.min(LONGEST));
+            self.wait = Some(Wait { until, before: waiting, wanted: waiting + answered });
+        }
+    }
+
+    /// Whether the records that wait, so many now, are to wait a little longer.
+    pub fn holds(&mut self, now: Monotonic, waiting: u64) -> bool {
+        let Some(wait) = &self.wait else { return false };
+        if waiting < wait.wanted && now < wait.until {
+            return true;
+        }
+        if waiting - wait.before.min(waiting) < (wait.wanted - wait.before).div_ceil(2) {
+            self.rest = REST;
+        }
+        self.wait = None;
+        false
+    }
+
+    /// When to look again, if records are held back.
+    #[must_use]
+    pub fn until(&self) -> Option<Monotonic> {
+        self.wait.as_ref().map(|wait| wait.until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMIT: Duration = Duration::from_micros(1000);
+
+    #[test]
+    fn those_who_were_answered_are_waited_for() {
+        let mut linger = Linger::default();
+        linger.committed(Monotonic(0), 4, 4, COMMIT);
+        assert!(linger.holds(Monotonic(10), 4));
+        assert!(linger.holds(Monotonic(20), 7));
+        assert!(!linger.holds(Monotonic(30), 8));
+        assert!(!linger.holds(Monotonic(40), 1), "it is over");
+    }
+
+    #[test]
+    fn nobody_waits_longer_than_for_a_commit() {
+        let mut linger = Linger::default();
+        linger.committed(Monotonic(0), 4, 4, COMMIT);
+        assert_eq!(linger.until(), Some(Monotonic(1000)));
+        assert!(linger.holds(Monotonic(999), 6));
+        assert!(!linger.holds(Monotonic(1000), 6));
+        linger.committed(Monotonic(0), 4, 4, Duration::from_secs(1));
+        assert_eq!(linger.until(), Some(Monotonic(5000)), "however long a commit takes");
+    }
+
+    #[test]
+    fn a_lone_caller_is_never_held_back() {
+        let mut linger = Linger::default();
+        linger.committed(Monotonic(0), 1, 0, COMMIT);
+        assert!(!linger.holds(Monotonic(1), 1));
+    }
+
+    #[test]
+    fn the_first_who_comes_back_waits_for_the_others() {
+        let mut linger = Linger::default();
+        linger.committed(Monotonic(0), 8, 0, COMMIT);
+        assert!(linger.holds(Monotonic(1), 1));
+        assert!(!linger.holds(Monotonic(2), 8));
+    }
+
+    #[test]
+    fn where_nobody_comes_back_nobody_is_waited_for() {
+        let mut linger = Linger::default();
+        linger.committed(Monotonic(0), 4, 4, COMMIT);
+        assert!(!linger.holds(Monotonic(1000), 5));
+        for _ in 0..REST {
+            linger.committed(Monotonic(0), 4, 4, COMMIT);
+            assert!(!linger.holds(Monotonic(1), 4));
+        }
+        linger.committed(Monotonic(0), 4, 4, COMMIT);
+        assert!(linger.holds(Monotonic(1), 4), "it is tried again");
+    }
+}
