@@ -5,8 +5,9 @@ Reads MOONKEEPER_BIN (a release build), MOONCAKE_MASTER, MOONCAKE_PYTHON, ETCD_B
 three masters and a real client; they take turns, so that both meet the same machine. The result is a table in Markdown.
 Everything that was started is ended.
 
-A raw probe asks all masters all the time, each on a connection of its own; the real client calls `is_exist` in a loop.
-Counted is from the moment before SIGKILL to the first answer to a call made after it.
+A raw probe asks all masters all the time, each on a connection of its own; the real client calls `is_exist` every ten
+milliseconds, whatever became of the calls before. Counted is from the moment before SIGKILL to the first answer to a call
+made after it; and the longest that any such call of the client took, answered or not.
 """
 
 import argparse
@@ -14,7 +15,6 @@ import pathlib
 import statistics
 import sys
 import tempfile
-import threading
 import time
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent / "tests"
@@ -27,6 +27,7 @@ from raw import Probe  # noqa: E402
 from world import World  # noqa: E402
 
 GIVE_UP_SECONDS = 120
+ASK_SECONDS = 0.01
 # Between rounds: enough for the killed master to follow again and for the client to settle.
 REST_SECONDS = 2.0
 
@@ -36,39 +37,35 @@ def say(text):
 
 
 class ClientLoop:
-    """A real client that asks in a loop, and the moments of its answers."""
+    """A real client that is asked for something every few milliseconds, whatever became of the calls before."""
 
     def __init__(self, client):
-        self._client, self._stop, self._answers = client, threading.Event(), []
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self._client = client
+        client.start_asking("probe", ASK_SECONDS)
 
-    def _run(self):
-        while not self._stop.is_set():
-            asked = time.monotonic()
-            if self._client.is_exist("probe") >= 0:
-                self._answers.append((asked, time.monotonic()))
-            self._stop.wait(0.002)
+    def _after(self, moment):
+        return [(asked, answered) for asked, answered, result in self._client.answers() if asked >= moment and result >= 0]
 
     def first_after(self, moment):
         end = time.monotonic() + GIVE_UP_SECONDS
         while time.monotonic() < end:
-            later = [answered for asked, answered in self._answers if asked >= moment]
-            if later:
-                return later[0] - moment
-            time.sleep(0.005)
+            if later := self._after(moment):
+                return min(answered for _, answered in later) - moment
+            time.sleep(0.02)
         raise TimeoutError("the client found no primary")
 
-    def stop(self):
-        self._stop.set()
-        self._thread.join()
+    def stop(self, moment):
+        """The longest that a call took which began after `moment`, answered or not."""
+        self._client.stop_asking()
+        return max((answered - asked for asked, answered, _ in self._client.answers() if asked >= moment), default=0.0)
 
 
 def one_round(world, fault):
-    """(seconds to the first answer by the probe, by the client, longest silence)"""
+    """(seconds to the first answer by the probe, by the client, longest silence, longest call of the client)"""
     world.settle()
     world.masters.wait_until_redundant()
     probe, client = Probe(world.masters.addresses, world.host), ClientLoop(world.clients[0])
+    struck = None
     try:
         time.sleep(REST_SECONDS)
         steps = fault(world)
@@ -77,10 +74,12 @@ def one_round(world, fault):
         by_client = client.first_after(struck)
         silence = probe.longest_silence(struck, time.monotonic())
         next(steps, None)
-        return by_probe, by_client, silence
+        # Until calls that began right after it have ended, too.
+        time.sleep(REST_SECONDS)
     finally:
         probe.stop()
-        client.stop()
+        longest = client.stop(struck or time.monotonic())
+    return by_probe, by_client, silence, longest
 
 
 def line(name, kind, values):
@@ -109,8 +108,8 @@ def main():
             for number in range(arguments.rounds):
                 for kind in kinds if number % 2 else reversed(kinds):
                     kills[kind].append(one_round(worlds[kind], faults.kill))
-                    probe, client, _ = kills[kind][-1]
-                    say(f"round {number}: {kind}: probe {probe:.3f} s, client {client:.3f} s")
+                    probe, client, _, longest = kills[kind][-1]
+                    say(f"round {number}: {kind}: probe {probe:.3f} s, client {client:.3f} s, longest call {longest:.3f} s")
             switchovers = []
             if OURS in kinds:
                 for _ in range(arguments.switchovers):
@@ -124,8 +123,11 @@ def main():
         print(line("SIGKILL to the first answer, raw probe", kind, [each[0] for each in kills[kind]]))
     for kind in kinds:
         print(line("SIGKILL to the first answer, real client", kind, [each[1] for each in kills[kind]]))
+    for kind in kinds:
+        print(line("SIGKILL, longest call of the real client", kind, [each[3] for each in kills[kind]]))
     if switchovers:
-        print(line("switchover, longest time without answers", OURS, [each[2] for each in switchovers]))
+        print(line("switchover, longest time without answers, raw probe", OURS, [each[2] for each in switchovers]))
+        print(line("switchover, longest call of the real client", OURS, [each[3] for each in switchovers]))
 
 
 main()

@@ -74,7 +74,9 @@ pub async fn drive(
                 Command::Call { call, request, timeout } => {
                     // Waited for right here: a task of its own for each would be two more to wake for every commit.
                     let etcd = &etcd;
-                    calls.push(async move { Input::Answer { call, result: etcd.call(request, timeout).await } });
+                    calls.push(
+                        async move { Input::Answer { call, result: etcd.call(request, timeout).await } },
+                    );
                 }
                 Command::Watch { watch, request } => {
                     let mut events = etcd.watch(request);

@@ -6,8 +6,11 @@ of its own, which a test can kill like the machine it stands for.
 usage: worker.py FILE_DESCRIPTOR
 """
 
+import concurrent.futures
 import ctypes
 import sys
+import threading
+import time
 from multiprocessing.connection import Connection
 
 from mooncake.store import (
@@ -17,6 +20,10 @@ from mooncake.store import (
     ReplicateConfig,
     SoftPinAction,
 )
+
+
+# Calls that may be under way at once in `start_asking`.
+ASKERS = 500
 
 
 def build_config(settings):
@@ -65,6 +72,33 @@ class Worker:
     def get_registered(self, keys, sizes):
         """Reads into registered memory: the client's results, and the bytes that are there afterwards."""
         return self._with_buffer(sizes, self._get_into, keys, sizes)
+
+    def start_asking(self, key, interval):
+        """Asks for `key` every `interval` seconds, whether the calls before were answered or not, as an engine with many
+        requests at hand does."""
+        self.asking, self.asked = threading.Event(), []
+
+        def ask():
+            began = time.monotonic()
+            result = self.store.is_exist(key)
+            self.asked.append((began, time.monotonic(), result))
+
+        def run():
+            with concurrent.futures.ThreadPoolExecutor(ASKERS) as askers:
+                while not self.asking.wait(interval):
+                    askers.submit(ask)
+
+        self.asker = threading.Thread(target=run)
+        self.asker.start()
+
+    def answers(self):
+        """(asked, answered, result) of every call that has ended, by the clock that all processes share."""
+        return list(self.asked)
+
+    def stop_asking(self):
+        """Waits for the calls that are under way."""
+        self.asking.set()
+        self.asker.join()
 
     def _with_buffer(self, sizes, action, *args, **kwargs):
         memory = ctypes.create_string_buffer(sum(sizes))

@@ -123,7 +123,8 @@ pub fn start(service: &Arc<Scripted>, settings: Settings) -> Running {
     let server = Server::bind("127.0.0.1:0".parse().unwrap(), settings).unwrap();
     let address = server.local_address();
     let (stop, stopped) = watch::channel(false);
-    let task = tokio::spawn(server.serve(Arc::clone(service), stopped));
+    let serving = server.serve(Arc::clone(service), stopped);
+    let task = tokio::spawn(async move { drop(serving.await) });
     Running { address, stop, task }
 }
 

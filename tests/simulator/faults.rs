@@ -106,7 +106,8 @@ impl Sim {
                 let leader = self.leader();
                 if let (Some(leader), Some((_, lease))) = (leader, self.truth.leader) {
                     let ttl = self.plan.leader_ttl.as_micros() as u64;
-                    self.cut(leader, ttl + self.chance.below(ttl));
+                    let long = ttl + self.chance.below(ttl);
+                    self.cut(leader, long);
                     self.revoke(lease);
                 }
             }
