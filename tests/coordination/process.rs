@@ -152,6 +152,26 @@ impl EtcdProcess {
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, signal).unwrap();
+        if signal == Signal::STOP {
+            self.wait_until_stopped();
+        }
+    }
+
+    /// One of its threads has to take the signal before the others stop, and on a busy machine they answer meanwhile.
+    fn wait_until_stopped(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let stopped = || {
+            std::fs::read_dir(&tasks).unwrap().flatten().all(|task| {
+                let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+                // The state follows the name, which is in brackets; a thread that has just ended has none.
+                stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+            })
+        };
+        while !stopped() {
+            assert!(Instant::now() < deadline, "etcd does not stop");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     pub fn kill(&mut self) {
