@@ -23,10 +23,12 @@ Usage: moonkeeper COMMAND [OPTIONS]
 
 Commands:
   up          three masters on this machine, to try it out
+  operator    run masters on Kubernetes and look after them
   master      serve Mooncake clients; takes the flags of mooncake_master
   status      who leads a cluster, who follows and how closely, what is wrong
   switchover  let another master lead
   oplog       look into the log of a cluster
+  crd         print the definition of MasterCluster for Kubernetes
   bench       make load for a master and say what it took
   help        print this text
 
@@ -37,18 +39,22 @@ Examples:
   moonkeeper master --help                            the flags that matter, with examples
   moonkeeper master --helpfull                        all flags
 
-Called as mooncake_master, it takes the flags of mooncake_master.
+Called as mooncake_master, it takes the flags of mooncake_master. Called as kubectl-moonkeeper, it is a plugin of kubectl.
 ";
 
 fn main() -> ExitCode {
     let mut args: Vec<String> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
     let name = if args.is_empty() { String::new() } else { args.remove(0) };
-    if name.rsplit('/').next() == Some("mooncake_master") {
-        return cli::master::main(&args);
+    match name.rsplit('/').next() {
+        Some("mooncake_master") => return cli::master::main(&args),
+        Some("kubectl-moonkeeper") => return cli::kubectl::main(&args),
+        _ => {}
     }
     match args.first().map(String::as_str) {
+        Some("crd") => cli::crd::main(&args[1..]),
         Some("bench") => cli::bench::main(&args[1..]),
         Some("master") => cli::master::main(&args[1..]),
+        Some("operator") => cli::operator::main(&args[1..]),
         Some("up") => cli::up::main(&args[1..]),
         Some("status") => cli::status::main(&args[1..]),
         Some("switchover") => cli::switchover::main(&args[1..]),

@@ -84,6 +84,10 @@ impl Control for Master {
         }
     }
 
+    fn silent_for(&self) -> Duration {
+        Duration::from_secs(if self.ready { 19 } else { 21 })
+    }
+
     fn switchover(&self, to: Option<String>) -> Pending<Result<SwitchoverDone, ControlError>> {
         self.asked.lock().unwrap().push(to.clone());
         let (go, ended) = (Arc::clone(&self.go), Arc::clone(&self.ended));
@@ -173,6 +177,9 @@ async fn anybody_may_read() {
     assert_eq!(server.call("GET /ready", None, "").await, (200, json!("ready, serving\n")));
     let behind = start(settings(None, None), false).await;
     assert_eq!(behind.call("GET /ready", None, "").await, (503, json!("not ready: 3 records behind\n")));
+    assert_eq!(server.call("GET /live", None, "").await, (200, json!("alive\n")));
+    let silent = json!("its loop has not come round for 21 s\n");
+    assert_eq!(behind.call("GET /live", None, "").await, (503, silent));
     let (code, error) = server.call("GET /nothing", None, "").await;
     assert_eq!((code, &error["code"]), (404, &json!("not_found")));
     let (code, error) = server.call("GET /api/v1/switchover", None, "").await;
@@ -346,6 +353,26 @@ async fn certificates_of_clients_stand_for_the_token() {
     let mut answer = Vec::new();
     let _ = timeout(PATIENCE, plain.read_to_end(&mut answer)).await.expect("still connected");
     assert!(!answer.starts_with(b"HTTP"));
+}
+
+#[tokio::test]
+async fn a_renewed_certificate_is_shown_and_a_broken_one_is_not() {
+    let folder = Folder::new("renewed");
+    let (old, new) = (certificates(), certificates());
+    let files = |made: &Certificates| AdminTls {
+        cert: folder.file("server.pem", &made.server.0),
+        key: folder.file("server.key", &made.server.1),
+        client_ca: None,
+    };
+    let server = start(settings(Some(folder.file("token", TOKEN)), Some(files(&old))), true).await;
+    assert!(secure(&server.address, &old.ca, None).await.is_some());
+    assert!(secure(&server.address, &new.ca, None).await.is_none());
+    files(&new);
+    assert!(secure(&server.address, &new.ca, None).await.is_some());
+    assert!(secure(&server.address, &old.ca, None).await.is_none());
+    // Half of a renewal leaves the last whole one in force.
+    folder.file("server.key", "?");
+    assert!(secure(&server.address, &new.ca, None).await.is_some());
 }
 
 #[tokio::test]

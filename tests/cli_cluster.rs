@@ -32,6 +32,10 @@ impl Control for Master {
         self.0.lock().unwrap().clone()
     }
 
+    fn silent_for(&self) -> Duration {
+        Duration::ZERO
+    }
+
     fn switchover(&self, to: Option<String>) -> Pending<Result<SwitchoverDone, ControlError>> {
         let status = self.status();
         Box::pin(std::future::ready(match to {

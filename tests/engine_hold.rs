@@ -7,7 +7,7 @@ mod engine;
 use engine::{Pair, end, mount, plain, present, put, read, remove, start, uuid};
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::ops::WriteConfig;
-use moonkeeper::engine::record::{DynamicLease, ReplicationKind};
+use moonkeeper::engine::record::{DynamicLease, ReplicationKind, SoftPin};
 use moonkeeper::engine::rules::{Expired, Rules};
 use moonkeeper::engine::shard::SHARDS;
 use moonkeeper::engine::types::{ErrorCode, LogTime, ObjectId};
@@ -266,6 +266,17 @@ fn expired_objects_of_earlier_terms_go_when_the_hold_ends() {
         assert!(present(&pair.primary, key), "{key}");
     }
     assert_eq!(pair.primary.evict_expired(LogTime(300_000)), 0, "what was spared stays");
+    pair.assert_same("in the end");
+}
+
+#[test]
+fn a_soft_pin_spares_an_expired_object_until_it_ends() {
+    let mut pair = store(Rules { expired: Expired::Evict, ..rules() });
+    let pin = WriteConfig { soft_pin: SoftPin::Enable(150_000), ..plain() };
+    put(&pair.primary, "pinned", 64, &pin, 100_000);
+    pair.promote(LogTime(200_000), 500);
+    assert_eq!(pair.primary.evict_expired(LogTime(249_999)), 0);
+    assert_eq!(pair.primary.evict_expired(LogTime(250_100)), 1);
     pair.assert_same("in the end");
 }
 

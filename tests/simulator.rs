@@ -94,7 +94,7 @@ fn one_seed() {
 #[cfg(feature = "planted")]
 #[test]
 fn planted_bugs_are_found() {
-    use moonkeeper::replication::planted::{Bug, plant};
+    use moonkeeper::planted::{Bug, plant};
 
     std::panic::set_hook(Box::new(|_| ()));
     let mut missed = Vec::new();

@@ -25,7 +25,7 @@ const MAX_ANSWER: usize = 4 << 20;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum AskError {
+pub(crate) enum AskError {
     /// It is no address.
     #[error("'{0}' is not HOST:PORT")]
     Address(String),
@@ -45,16 +45,16 @@ pub(super) enum AskError {
 
 /// Certificates for the admin API
 #[derive(Clone, Debug, Default, Args)]
-pub(super) struct TlsFiles {
+pub(crate) struct TlsFiles {
     /// PEM file with the authorities that the master's certificate is checked with; turns TLS on
     #[arg(long = "admin_cacert", alias = "admin-cacert", value_name = "FILE")]
-    pub(super) ca: Option<PathBuf>,
+    pub(crate) ca: Option<PathBuf>,
     /// PEM file with the certificate to show
     #[arg(long = "admin_cert", alias = "admin-cert", value_name = "FILE", requires_all = ["ca", "key"])]
-    pub(super) cert: Option<PathBuf>,
+    pub(crate) cert: Option<PathBuf>,
     /// PEM file with its private key
     #[arg(long = "admin_key", alias = "admin-key", value_name = "FILE", requires = "cert")]
-    pub(super) key: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
 }
 
 impl TlsFiles {
@@ -91,27 +91,62 @@ impl TlsFiles {
 
 /// A question.
 #[derive(Clone, Debug)]
-pub(super) struct Question<'a> {
+pub(crate) struct Question<'a> {
     /// `HOST:PORT`, with `http://` or `https://` in front of it or not.
-    pub(super) address: &'a str,
-    pub(super) method: Method,
-    pub(super) path: &'static str,
-    pub(super) token: Option<&'a str>,
-    pub(super) body: String,
-    pub(super) within: Duration,
+    pub(crate) address: &'a str,
+    pub(crate) method: Method,
+    pub(crate) path: &'static str,
+    pub(crate) token: Option<&'a str>,
+    pub(crate) body: String,
+    pub(crate) within: Duration,
 }
 
 impl<'a> Question<'a> {
     /// A question for something that anybody may read.
-    pub(super) fn get(address: &'a str, path: &'static str, within: Duration) -> Self {
+    pub(crate) fn get(address: &'a str, path: &'static str, within: Duration) -> Self {
         Self { address, method: Method::GET, path, token: None, body: String::new(), within }
     }
 }
 
+/// TLS for a question.
+#[derive(Clone)]
+pub(crate) struct Trust {
+    connector: TlsConnector,
+    /// The name that the certificate has to have, if it is not the host of the address.
+    name: Option<ServerName<'static>>,
+}
+
+impl Trust {
+    /// Of a server with this name whose certificate was signed by one of these authorities, in PEM.
+    pub(crate) fn in_authorities(pem: &[u8], name: &str) -> Result<Self, String> {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            let certificate = certificate.map_err(|why| why.to_string())?;
+            roots.add(certificate).map_err(|why| why.to_string())?;
+        }
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|why| why.to_string())?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name = ServerName::try_from(name.to_owned()).map_err(|why| why.to_string())?;
+        Ok(Self { connector: TlsConnector::from(Arc::new(config)), name: Some(name) })
+    }
+}
+
 /// Asks, and waits for the answer.
-pub(super) async fn ask(question: &Question<'_>, tls: &TlsFiles) -> Result<(StatusCode, Bytes), AskError> {
+pub(crate) async fn ask(question: &Question<'_>, tls: &TlsFiles) -> Result<(StatusCode, Bytes), AskError> {
+    let trust = tls.connector()?.map(|connector| Trust { connector, name: None });
+    ask_with(question, trust.as_ref()).await
+}
+
+/// The same with TLS from elsewhere.
+pub(crate) async fn ask_with(
+    question: &Question<'_>,
+    trust: Option<&Trust>,
+) -> Result<(StatusCode, Bytes), AskError> {
     let address = bare(question.address);
-    match timeout(question.within, exchange(question, address, tls)).await {
+    match timeout(question.within, exchange(question, address, trust)).await {
         Ok(answer) => answer,
         Err(_) => Err(AskError::TimedOut { address: address.to_owned(), within: question.within }),
     }
@@ -126,7 +161,7 @@ fn bare(address: &str) -> &str {
 async fn exchange(
     question: &Question<'_>,
     address: &str,
-    tls: &TlsFiles,
+    trust: Option<&Trust>,
 ) -> Result<(StatusCode, Bytes), AskError> {
     let host = match address.rsplit_once(':') {
         Some((host, port)) if port.parse::<u16>().is_ok() && !host.is_empty() => {
@@ -135,14 +170,16 @@ async fn exchange(
         _ => return Err(AskError::Address(address.to_owned())),
     };
     let unreachable = |source| AskError::Connect { address: address.to_owned(), source };
-    let tls = tls.connector()?;
     let stream = TcpStream::connect(address).await.map_err(unreachable)?;
-    match tls {
+    match trust {
         None => send(question, address, stream).await,
-        Some(tls) => {
-            let name =
-                ServerName::try_from(host.to_owned()).map_err(|_| AskError::Address(address.to_owned()))?;
-            let stream = tls.connect(name, stream).await.map_err(unreachable)?;
+        Some(Trust { connector, name }) => {
+            let name = match name {
+                Some(name) => name.clone(),
+                None => ServerName::try_from(host.to_owned())
+                    .map_err(|_| AskError::Address(address.to_owned()))?,
+            };
+            let stream = connector.connect(name, stream).await.map_err(unreachable)?;
             send(question, address, stream).await
         }
     }

@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
@@ -56,7 +55,7 @@ fn serve(settings: &Settings) -> ExitCode {
     let result = runtime.block_on(async {
         let (stop, stopped) = watch::channel(false);
         tokio::spawn(async move {
-            stop_signal().await;
+            super::stop_signal().await;
             // Nobody listens any more only when everything has ended.
             let _ = stop.send(true);
         });
@@ -78,24 +77,6 @@ fn end_on_panic() {
         report(panic);
         std::process::abort();
     }));
-}
-
-/// Waits until somebody asks the process to end.
-async fn stop_signal() {
-    let (terminate, interrupt) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
-    match (terminate, interrupt) {
-        (Ok(mut terminate), Ok(mut interrupt)) => {
-            let name = tokio::select! {
-                _ = terminate.recv() => "SIGTERM",
-                _ = interrupt.recv() => "SIGINT",
-            };
-            tracing::info!(signal = name, "stopping");
-        }
-        _ => {
-            tracing::error!("cannot listen for signals; only SIGKILL ends this process");
-            std::future::pending::<()>().await;
-        }
-    }
 }
 
 fn start_logs(settings: &LogSettings) {

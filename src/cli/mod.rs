@@ -1,10 +1,13 @@
 //! The commands of the binary. Each takes its arguments and says with which code the process ends: 0 when it did what
 //! it was asked for, 1 when it could not, 2 when it was asked in a way that makes no sense.
 
-mod ask;
+pub(crate) mod ask;
 pub mod bench;
+pub mod crd;
 mod etcd_options;
+pub mod kubectl;
 pub mod master;
+pub mod operator;
 pub mod oplog;
 mod parent;
 pub mod status;
@@ -16,6 +19,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// The code for a command line that makes no sense.
 const USAGE: u8 = 2;
@@ -33,6 +37,30 @@ fn parse<T: Parser>(name: &str, args: &[String]) -> Result<T, ExitCode> {
 fn block_on<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(work))
+}
+
+/// Chooses how TLS computes, once for the process: several crates want to know.
+fn use_ring() {
+    // An error means that it was chosen already.
+    let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+}
+
+/// Waits until somebody asks the process to end.
+async fn stop_signal() {
+    let (terminate, interrupt) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    match (terminate, interrupt) {
+        (Ok(mut terminate), Ok(mut interrupt)) => {
+            let name = tokio::select! {
+                _ = terminate.recv() => "SIGTERM",
+                _ = interrupt.recv() => "SIGINT",
+            };
+            tracing::info!(signal = name, "stopping");
+        }
+        _ => {
+            tracing::error!("cannot listen for signals; only SIGKILL ends this process");
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 /// Prints text. Somebody who does not read it is nothing to complain about.

@@ -22,7 +22,7 @@ use crate::coordination::etcd::connection::{Connection, Connections};
 use crate::coordination::etcd::failures::Fault;
 use crate::coordination::types::{Failure, Request, Response, WatchEvent, WatchRequest};
 
-pub use settings::{EtcdSettings, SettingsError, TlsFiles, User};
+pub use settings::{EtcdSettings, SettingsError, Tls, TlsFiles, TlsPem, User};
 
 /// A client of etcd. Clones share the connection.
 #[derive(Clone)]

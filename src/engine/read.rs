@@ -9,7 +9,7 @@ use super::shard::{KeyHash, Objects, SHARDS, Shard};
 use super::state::Engine;
 use super::types::{Answer, ErrorCode, LogTime, ObjectId, SequenceId, Uuid};
 #[cfg(feature = "planted")]
-use crate::replication::planted::{self, Bug};
+use crate::planted::{self, Bug};
 
 /// Objects with their keys.
 pub type Keys = Vec<(ObjectId, Box<[u8]>)>;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::engine::Engine;
 use crate::engine::object::Object;
 use crate::engine::ops::MAX_LOGGED_VALUE;
 use crate::engine::segment::SegmentStatus;
@@ -71,6 +72,22 @@ impl Admin {
     /// The state, if clients are served from it.
     fn serving(&self) -> Option<Current> {
         Some(self.current()).filter(|current| current.health.service_ready)
+    }
+
+    /// What is read from the state, once all that it may show is durable.
+    fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Engine) -> T,
+    ) -> Answer<'static, Result<T, ViewError>> {
+        let read = self.serving().map(|Current { engine, passage, .. }| {
+            let read = read(&engine);
+            // Records that came while it was read may be in it.
+            (read, engine.applied(), passage)
+        });
+        Box::pin(async move {
+            let (read, applied, passage) = read.ok_or(view_error(UNAVAILABLE))?;
+            if passage.settle(applied).await { Ok(read) } else { Err(view_error(UNAVAILABLE)) }
+        })
     }
 
     /// An answer to a question, once it may be given.
@@ -161,14 +178,26 @@ impl AdminView for Admin {
         Box::pin(Self::found(answer, current.passage))
     }
 
-    fn keys_of_shard(&self, shard: usize, each: &mut dyn FnMut(&[u8])) -> bool {
-        if shard < SHARDS {
-            self.current().engine.walk(shard, |object| each(&object.key));
-        }
-        shard < SHARDS
+    fn keys_of_shard(&self, shard: usize) -> Answer<'_, Result<Option<Vec<u8>>, ViewError>> {
+        let read = (shard < SHARDS).then(|| {
+            self.read(|engine| {
+                let mut lines = Vec::new();
+                engine.walk(shard, |object| {
+                    lines.extend_from_slice(&object.key);
+                    lines.push(b'\n');
+                });
+                lines
+            })
+        });
+        Box::pin(async move {
+            match read {
+                None => Ok(None),
+                Some(read) => read.await.map(Some),
+            }
+        })
     }
 
-    fn segments(&self) -> Vec<SegmentInfo> {
+    fn segments(&self) -> Answer<'_, Result<Vec<SegmentInfo>, ViewError>> {
         let info = |segment: &crate::engine::segment::Segment| {
             let status = segment.status();
             SegmentInfo {
@@ -187,7 +216,7 @@ impl AdminView for Admin {
                 capacity_bytes: if status == SegmentStatus::Ok { segment.size } else { 0 },
             }
         };
-        self.current().engine.segments().iter().map(|segment| info(segment)).collect()
+        self.read(|engine| engine.segments().iter().map(|segment| info(segment)).collect())
     }
 
     fn remove_all(&self, force: bool) -> Answer<'_, Result<i64, ViewError>> {

@@ -191,8 +191,8 @@ pub(crate) fn etcd_settings(access: &EtcdAccess) -> Result<EtcdSettings, StartEr
             Some(User { name: name.clone(), password })
         }
     };
-    let tls =
-        access.ca.clone().map(|ca| TlsFiles { ca, identity: access.identity.clone(), server_name: None });
+    let files = |ca| TlsFiles { ca, identity: access.identity.clone(), server_name: None }.into();
+    let tls = access.ca.clone().map(files);
     Ok(EtcdSettings { tls, user, ..EtcdSettings::new(access.endpoints.clone()) })
 }
 

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 
 use super::batch::{Batch, BatchError, Checksum, Latest, LogId};
-#[cfg(feature = "planted")]
-use super::planted::{self, Bug};
 use super::replica::Replica;
 use super::writer::End;
 use crate::engine::types::{SequenceId, Term};
+#[cfg(feature = "planted")]
+use crate::planted::{self, Bug};
 
 /// Where a follower is in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -73,6 +73,12 @@ impl Keys {
         KeyRange::prefix(self.cluster.clone())
     }
 
+    /// Everything of the log.
+    #[must_use]
+    pub fn log(&self) -> KeyRange {
+        KeyRange::prefix(self.log.clone())
+    }
+
     /// The format that is written.
     #[must_use]
     pub fn format(&self) -> Bytes {

@@ -12,8 +12,6 @@ pub mod keys;
 pub mod lease;
 pub mod linger;
 pub mod node;
-#[cfg(feature = "planted")]
-pub mod planted;
 pub mod queue;
 pub mod replica;
 pub mod snapshot;

@@ -9,22 +9,29 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::batch::Body;
-#[cfg(feature = "planted")]
-use super::planted::{self, Bug};
 use crate::engine::record::Record;
 use crate::engine::state::Log;
 use crate::engine::types::{LogTime, SequenceId};
+#[cfg(feature = "planted")]
+use crate::planted::{self, Bug};
 
 /// Records that wait to be written.
 #[derive(Debug)]
 pub struct Queue {
-    chunks: Mutex<VecDeque<Chunk>>,
+    chunks: Mutex<Chunks>,
     /// The last record that was appended.
     last: AtomicU64,
     /// Bytes that are promised to callers, queued or being written.
     taken: AtomicUsize,
     limit: usize,
     wake: tokio::sync::Notify,
+}
+
+#[derive(Debug, Default)]
+struct Chunks {
+    waiting: VecDeque<Chunk>,
+    /// Of a batch that was written: its room is used again.
+    spare: Option<Body>,
 }
 
 /// The records of one batch.
@@ -92,13 +99,13 @@ impl Queue {
     /// The oldest records that wait, as one batch.
     #[must_use]
     pub fn take(&self) -> Option<Chunk> {
-        self.chunks.lock().pop_front()
+        self.chunks.lock().waiting.pop_front()
     }
 
     /// Whether there is more than one batch holds.
     #[must_use]
     pub fn has_full_batch(&self) -> bool {
-        self.chunks.lock().len() > 1
+        self.chunks.lock().waiting.len() > 1
     }
 
     /// How many records after this one were appended.
@@ -108,20 +115,23 @@ impl Queue {
     }
 
     /// What was taken is durable, or will never be.
-    pub fn done(&self, chunk: &Chunk) {
-        self.give_back(chunk.body.len());
+    pub fn done(&self, chunk: Chunk) {
+        let Chunk { mut body, .. } = chunk;
+        self.give_back(body.len());
+        body.clear();
+        self.chunks.lock().spare = Some(body);
     }
 
     /// Throws everything away. Only for state that is thrown away, too.
     pub fn clear(&self) {
-        let chunks = std::mem::take(&mut *self.chunks.lock());
+        let chunks = std::mem::take(&mut self.chunks.lock().waiting);
         self.give_back(chunks.iter().map(|chunk| chunk.body.len()).sum());
     }
 
     /// Whether nothing waits to be taken.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.chunks.lock().is_empty()
+        self.chunks.lock().waiting.is_empty()
     }
 
     /// Waits until records were appended since the last time.
@@ -141,16 +151,16 @@ impl Log for std::sync::Arc<Queue> {
             return;
         }
         let mut chunks = self.chunks.lock();
-        let before = chunks.back().map_or(0, |chunk| chunk.body.len());
-        let fits = chunks.back_mut().is_some_and(|chunk| chunk.body.try_push(at, record));
+        let before = chunks.waiting.back().map_or(0, |chunk| chunk.body.len());
+        let fits = chunks.waiting.back_mut().is_some_and(|chunk| chunk.body.try_push(at, record));
         if !fits {
-            let mut chunk = Chunk { first: id, body: Body::default() };
+            let mut chunk = Chunk { first: id, body: chunks.spare.take().unwrap_or_default() };
             // The first record of a batch always fits: calls whose record would not are refused before (R2).
             let first_fits = chunk.body.try_push(at, record);
             debug_assert!(first_fits, "a record that is larger than a batch");
-            chunks.push_back(chunk);
+            chunks.waiting.push_back(chunk);
         }
-        let after = chunks.back().map_or(0, |chunk| chunk.body.len());
+        let after = chunks.waiting.back().map_or(0, |chunk| chunk.body.len());
         let grown = if fits { after - before } else { after };
         self.last.store(id.0, Ordering::Release);
         drop(chunks);

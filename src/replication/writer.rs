@@ -6,11 +6,11 @@ use bytes::Bytes;
 use super::batch::{self, Checksum, LogId};
 use super::batch::{FORMAT, Latest};
 use super::keys::Keys;
-#[cfg(feature = "planted")]
-use super::planted::{self, Bug};
 use super::queue::{Chunk, Queue};
 use crate::coordination::types::{Compare, Failure, Get, KeyRange, LeaseId, Op, OpResult, Response, Txn};
 use crate::engine::types::{SequenceId, Term};
+#[cfg(feature = "planted")]
+use crate::planted::{self, Bug};
 
 /// The end of the log as its writer knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,7 +167,7 @@ impl Writer {
 
     fn commit(&mut self, queue: &Queue) -> Written {
         let Some(in_flight) = self.in_flight.take() else { return Written::Unknown };
-        queue.done(&in_flight.chunk);
+        queue.done(in_flight.chunk);
         self.end = in_flight.after;
         Written::Durable(self.end.last)
     }
@@ -175,7 +175,7 @@ impl Writer {
     /// Gives up what is on its way. Only for state that is thrown away, too.
     pub fn abandon(&mut self, queue: &Queue) {
         if let Some(in_flight) = self.in_flight.take() {
-            queue.done(&in_flight.chunk);
+            queue.done(in_flight.chunk);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use moonkeeper::coordination::etcd::{Etcd, EtcdSettings, TlsFiles, User};
+use moonkeeper::coordination::etcd::{Etcd, EtcdSettings, Tls, TlsFiles, TlsPem, User};
 use moonkeeper::coordination::types::{Failure, Get, KeyRange, Request};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
@@ -51,12 +51,24 @@ async fn certificates_let_in() {
     ];
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let process = EtcdProcess::start_with(binary("ETCD_BIN"), &arguments).await;
-    let settings = |tls: TlsFiles| EtcdSettings { tls: Some(tls), ..EtcdSettings::new([process.url()]) };
+    let settings =
+        |tls: TlsFiles| EtcdSettings { tls: Some(tls.into()), ..EtcdSettings::new([process.url()]) };
 
     let etcd = Etcd::connect(settings(files.clone())).unwrap();
     let store = Store::Etcd(etcd);
     let at = write(&store, "a", "1").await;
     store.watch(watch_of("a", at)).changes_until(at).await;
+
+    // The same from memory.
+    let (certificate, key) = files.identity.clone().unwrap();
+    let bytes = |path: &Path| std::fs::read(path).unwrap();
+    let pem = TlsPem {
+        ca: bytes(&files.ca),
+        identity: Some((bytes(&certificate), bytes(&key))),
+        server_name: files.server_name.clone(),
+    };
+    let given = EtcdSettings { tls: Some(Tls::Given(pem)), ..EtcdSettings::new([process.url()]) };
+    Etcd::connect(given).unwrap().call(read(), DEADLINE).await.unwrap();
 
     // Another name, no certificate of our own, one of a CA that etcd does not know, a CA that did not sign etcd's.
     let others = certificates(folder.path(), "other-");
@@ -78,7 +90,10 @@ async fn settings_that_cannot_be_used_are_refused() {
         (EtcdSettings::new(Vec::<String>::new()), "no etcd endpoint"),
         (EtcdSettings::new(["http://a b"]), "cannot be used"),
         (EtcdSettings::new(["https://127.0.0.1:1"]), "needs the certificate of a CA"),
-        (EtcdSettings { tls: Some(no_file), ..EtcdSettings::new(["127.0.0.1:1"]) }, "/nonexistent/ca.pem"),
+        (
+            EtcdSettings { tls: Some(no_file.into()), ..EtcdSettings::new(["127.0.0.1:1"]) },
+            "/nonexistent/ca.pem",
+        ),
     ] {
         let why = Etcd::connect(settings).err().unwrap().to_string();
         assert!(why.contains(expected), "{why}");

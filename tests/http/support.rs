@@ -65,13 +65,14 @@ impl AdminView for Store {
         Box::pin(async move { self.find(key) })
     }
 
-    fn keys_of_shard(&self, shard: usize, each: &mut dyn FnMut(&[u8])) -> bool {
-        self.objects.keys().filter(|key| key.len() % 4 == shard).for_each(|key| each(key));
-        shard < 4
+    fn keys_of_shard(&self, shard: usize) -> Answer<'_, Result<Option<Vec<u8>>, ViewError>> {
+        let keys = self.objects.keys().filter(move |key| key.len() % 4 == shard);
+        let lines: Vec<u8> = keys.flat_map(|key| [key.as_slice(), b"\n"].concat()).collect();
+        Box::pin(async move { Ok((shard < 4).then_some(lines)) })
     }
 
-    fn segments(&self) -> Vec<SegmentInfo> {
-        vec![SegmentInfo {
+    fn segments(&self) -> Answer<'_, Result<Vec<SegmentInfo>, ViewError>> {
+        let segment = SegmentInfo {
             name: b"127.0.0.1:21980".to_vec(),
             id: (2253393820971904617, 15433326956400855463),
             client_id: (1, 2),
@@ -82,7 +83,11 @@ impl AdminView for Store {
             status: (1, "OK"),
             used_bytes: self.objects.values().sum(),
             capacity_bytes: 64 << 20,
-        }]
+        };
+        let serving = self.serving.then(|| vec![segment]);
+        Box::pin(
+            async move { serving.ok_or(ViewError { code: -1010, name: "UNAVAILABLE_IN_CURRENT_STATUS" }) },
+        )
     }
 
     /// Pretends that one object has a lease.

@@ -12,7 +12,7 @@ pub struct EtcdSettings {
     /// `host:port`, `http://host:port` or `https://host:port`; without a scheme it is `https` if there is `tls`.
     pub endpoints: Vec<String>,
     /// Certificates, for `https`.
-    pub tls: Option<TlsFiles>,
+    pub tls: Option<Tls>,
     /// Who to be, if etcd asks.
     pub user: Option<User>,
     /// How long one endpoint may take until it can be asked, logging in included.
@@ -32,6 +32,39 @@ impl EtcdSettings {
             connect_timeout: Duration::from_secs(2),
             watch_silence: Duration::from_secs(3),
         }
+    }
+}
+
+/// Where certificates come from.
+#[derive(Clone, Debug)]
+pub enum Tls {
+    /// From files.
+    Files(TlsFiles),
+    /// From memory.
+    Given(TlsPem),
+}
+
+impl From<TlsFiles> for Tls {
+    fn from(files: TlsFiles) -> Self {
+        Self::Files(files)
+    }
+}
+
+/// Certificates in PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TlsPem {
+    /// Who signed etcd's certificate.
+    pub ca: Vec<u8>,
+    /// Our own certificate and its key, if etcd asks for one.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// The name that etcd's certificate has to have, if it is not the endpoint's host.
+    pub server_name: Option<String>,
+}
+
+impl fmt::Debug for TlsPem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The key must not get into logs.
+        formatter.debug_struct("TlsPem").finish_non_exhaustive()
     }
 }
 
@@ -86,9 +119,28 @@ pub enum SettingsError {
     },
 }
 
+impl Tls {
+    /// What there is now.
+    pub(super) fn load(&self) -> Result<TlsOptions, SettingsError> {
+        match self {
+            Self::Files(files) => files.load(),
+            Self::Given(pem) => {
+                let mut options = TlsOptions::new().ca_certificate(Certificate::from_pem(&pem.ca));
+                if let Some((certificate, key)) = &pem.identity {
+                    options = options.identity(Identity::from_pem(certificate, key));
+                }
+                if let Some(name) = &pem.server_name {
+                    options = options.domain_name(name);
+                }
+                Ok(options)
+            }
+        }
+    }
+}
+
 impl TlsFiles {
     /// What the files hold now.
-    pub(super) fn load(&self) -> Result<TlsOptions, SettingsError> {
+    fn load(&self) -> Result<TlsOptions, SettingsError> {
         let mut options = TlsOptions::new().ca_certificate(Certificate::from_pem(read(&self.ca)?));
         if let Some((certificate, key)) = &self.identity {
             options = options.identity(Identity::from_pem(read(certificate)?, read(key)?));

@@ -8,7 +8,7 @@ use crate::engine::reign::{Reign, TermReport};
 use crate::engine::state::Sequencer;
 use crate::engine::types::{LogTime, SegmentNumber, SequenceId, Term};
 #[cfg(feature = "planted")]
-use crate::replication::planted::{self, Bug};
+use crate::planted::{self, Bug};
 
 impl Sequencer<'_> {
     /// Cleans up after the old primary, at a cost for each client and segment and none for objects: what lies in

@@ -42,13 +42,15 @@ impl Engine {
     }
 
     /// Evicts every object of an earlier term whose lease has ended by the time from which on this primary may evict
-    /// (R6), and says how many went. Objects of this term are as good as just read.
+    /// (R6), and says how many went; those with a soft pin when it has ended. Objects of this term are as good as just
+    /// read.
     pub fn evict_expired(&self, now: LogTime) -> u64 {
         {
-            let sequencer = self.sequencer(now);
+            let mut sequencer = self.sequencer(now);
             if sequencer.held() || sequencer.core.reign.term == Term(0) {
                 return 0;
             }
+            sequencer.end_soft_pins();
         }
         self.evict_up_to(u64::MAX, Order { soft_pinned: false, inherited: true }, now)
     }

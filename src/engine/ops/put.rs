@@ -12,7 +12,7 @@ use crate::engine::types::{Answer, ErrorCode, ObjectId, SequenceId, Uuid};
 
 use super::find::Found;
 #[cfg(feature = "planted")]
-use crate::replication::planted::{self, Bug};
+use crate::planted::{self, Bug};
 
 /// How an object is to be written.
 #[derive(Clone, Copy, Debug, Default)]

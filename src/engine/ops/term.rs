@@ -6,7 +6,7 @@ use crate::engine::reign::TermReport;
 use crate::engine::state::{Engine, Sequencer};
 use crate::engine::types::{LogTime, SequenceId, Term, Uuid};
 #[cfg(feature = "planted")]
-use crate::replication::planted::{self, Bug};
+use crate::planted::{self, Bug};
 
 impl Sequencer<'_> {
     /// Begins a term: the first record of every primary, after the whole durable prefix is applied. The old primary may

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,9 @@ pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub trait Control: Send + Sync + 'static {
     /// How it stands. Must not wait for anything.
     fn status(&self) -> Status;
+
+    /// How long ago its loop last came round. Must not wait for anything, a lock included.
+    fn silent_for(&self) -> Duration;
 
     /// Hands over to the member with this name, or to the one that is best placed. What was begun goes on when the
     /// caller has gone.

@@ -1,6 +1,7 @@
 //! The routes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -18,6 +19,10 @@ use crate::master::http::answer;
 
 /// Most bytes of a request's body.
 const MAX_BODY: usize = 4 << 10;
+
+/// How long the loop of a master may take for one round. It comes round fifty times a second; a large piece of the log
+/// on a busy machine takes some seconds.
+const MAX_SILENCE: Duration = Duration::from_secs(20);
 
 type Shared = State<Arc<dyn Control>>;
 
@@ -39,6 +44,7 @@ pub fn readable(control: Arc<dyn Control>) -> Router {
         .route("/api/v1/promotion", get(promotion))
         .route("/api/v1/digest", get(digest))
         .route("/ready", get(ready))
+        .route("/live", get(live))
         .with_state(control)
 }
 
@@ -108,6 +114,16 @@ async fn ready(State(control): Shared) -> Response {
     }
     let why = status.why_not_ready.or(status.waits_for).unwrap_or(status.phase);
     answer::with_type(StatusCode::SERVICE_UNAVAILABLE, answer::TEXT, format!("not ready: {why}\n"))
+}
+
+/// Liveness means: its own loop still turns. Neither etcd nor the primary has a part in it.
+async fn live(State(control): Shared) -> Response {
+    let silent = control.silent_for();
+    if silent <= MAX_SILENCE {
+        return answer::with_type(StatusCode::OK, answer::TEXT, "alive\n");
+    }
+    let text = format!("its loop has not come round for {} s\n", silent.as_secs());
+    answer::with_type(StatusCode::SERVICE_UNAVAILABLE, answer::TEXT, text)
 }
 
 async fn switchover(State(control): Shared, body: Body) -> Response {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::{Extension, Router};
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
@@ -38,10 +39,13 @@ pub enum TlsError {
     Unusable(String),
 }
 
-/// A server for TLS.
+/// A server for TLS. Its files are read again for every connection, so that they can be replaced: connections are few,
+/// and certificates are renewed by others. What cannot be read leaves the last that could in force.
 #[derive(Clone)]
 pub(super) struct Tls {
-    acceptor: TlsAcceptor,
+    files: AdminTls,
+    certificate_needed: bool,
+    last: Arc<Mutex<TlsAcceptor>>,
 }
 
 impl std::fmt::Debug for Tls {
@@ -53,20 +57,21 @@ impl std::fmt::Debug for Tls {
 impl Tls {
     /// Reads the files. Clients must show a certificate if there is nothing else that they could show.
     pub(super) fn read(files: &AdminTls, certificate_needed: bool) -> Result<Self, TlsError> {
-        let unusable = |why: &dyn std::fmt::Display| TlsError::Unusable(why.to_string());
-        let chain = certificates(&files.cert, "a certificate")?;
-        let key = PrivateKeyDer::from_pem_file(&files.key)
-            .map_err(|why| file_error("a private key", &files.key, &why))?;
-        let provider = Arc::new(ring::default_provider());
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .map_err(|why| unusable(&why))?;
-        let builder = match &files.client_ca {
-            None => builder.with_no_client_auth(),
-            Some(path) => builder.with_client_cert_verifier(verifier(path, provider, certificate_needed)?),
-        };
-        let config = builder.with_single_cert(chain, key).map_err(|why| unusable(&why))?;
-        Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)) })
+        let acceptor = acceptor(files, certificate_needed)?;
+        Ok(Self { files: files.clone(), certificate_needed, last: Arc::new(Mutex::new(acceptor)) })
+    }
+
+    async fn acceptor(&self) -> TlsAcceptor {
+        let (files, needed) = (self.files.clone(), self.certificate_needed);
+        // Small files, but they may lie on a disk that hangs.
+        let read = tokio::task::spawn_blocking(move || acceptor(&files, needed)).await;
+        let mut last = self.last.lock();
+        match read {
+            Ok(Ok(read)) => *last = read,
+            Ok(Err(why)) => tracing::error!(%why, "the admin API goes on with the certificate that it had"),
+            Err(why) => tracing::error!(%why, "the admin API goes on with the certificate that it had"),
+        }
+        last.clone()
     }
 
     pub(super) async fn serve(
@@ -77,9 +82,9 @@ impl Tls {
         stop: watch::Receiver<bool>,
     ) {
         let open = move |stream| {
-            let (acceptor, router) = (self.acceptor.clone(), router.clone());
+            let (tls, router) = (self.clone(), router.clone());
             async move {
-                let stream = acceptor.accept(stream).await?;
+                let stream = tls.acceptor().await.accept(stream).await?;
                 // A certificate that is there has been checked.
                 let certified = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
                 let router = if certified { router.layer(Extension(Certified)) } else { router };
@@ -88,6 +93,23 @@ impl Tls {
         };
         server::serve_with(listener, open, limits, stop).await;
     }
+}
+
+fn acceptor(files: &AdminTls, certificate_needed: bool) -> Result<TlsAcceptor, TlsError> {
+    let unusable = |why: &dyn std::fmt::Display| TlsError::Unusable(why.to_string());
+    let chain = certificates(&files.cert, "a certificate")?;
+    let key = PrivateKeyDer::from_pem_file(&files.key)
+        .map_err(|why| file_error("a private key", &files.key, &why))?;
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|why| unusable(&why))?;
+    let builder = match &files.client_ca {
+        None => builder.with_no_client_auth(),
+        Some(path) => builder.with_client_cert_verifier(verifier(path, provider, certificate_needed)?),
+    };
+    let config = builder.with_single_cert(chain, key).map_err(|why| unusable(&why))?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
 fn verifier(

@@ -1,17 +1,14 @@
 //! Routes about objects.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use bytes::Bytes;
-use http_body::Frame;
+use futures_util::stream::{self, Stream, StreamExt};
 use serde::Serialize;
 
 use super::Admin;
@@ -125,37 +122,34 @@ pub(super) async fn get_all_keys(State(admin): State<Admin>) -> Response {
     if !admin.view.health().service_ready {
         return answer::not_serving();
     }
-    let list = KeyList { view: Arc::clone(&admin.view), shard: 0, done: false };
-    answer::with_type(StatusCode::OK, METRICS, Body::new(list))
+    // The first piece decides how it is answered; one that fails later breaks the connection off.
+    let mut pieces = Box::pin(pieces(Arc::clone(&admin.view)));
+    match pieces.next().await {
+        None => answer::with_type(StatusCode::OK, METRICS, ""),
+        Some(Err(_)) => answer::not_serving(),
+        Some(first) => {
+            answer::with_type(StatusCode::OK, METRICS, Body::from_stream(stream::iter([first]).chain(pieces)))
+        }
+    }
 }
 
 /// All keys, one per line, read shard by shard as the connection takes them.
-struct KeyList {
-    view: Arc<dyn AdminView>,
-    shard: usize,
-    done: bool,
-}
-
-impl http_body::Body for KeyList {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let mut chunk = Vec::new();
-        while !self.done && chunk.len() < CHUNK {
-            let shard = self.shard;
-            self.shard += 1;
-            self.done = !self.view.keys_of_shard(shard, &mut |key| {
-                chunk.extend_from_slice(key);
-                chunk.push(b'\n');
-            });
+fn pieces(view: Arc<dyn AdminView>) -> impl Stream<Item = Result<Bytes, NotServing>> + Send {
+    stream::try_unfold((view, 0), async |(view, mut shard)| {
+        let mut piece = Vec::new();
+        while piece.len() < CHUNK {
+            let Some(lines) = view.keys_of_shard(shard).await.map_err(|_| NotServing)? else { break };
+            shard += 1;
+            piece.extend_from_slice(&lines);
         }
-        Poll::Ready((!chunk.is_empty()).then(|| Ok(Frame::data(chunk.into()))))
-    }
+        Ok((!piece.is_empty()).then(|| (Bytes::from(piece), (view, shard))))
+    })
 }
+
+/// What a list ends with when this master no longer serves.
+#[derive(Debug, thiserror::Error)]
+#[error("this master no longer serves")]
+struct NotServing;
 
 #[derive(Serialize)]
 struct Removed {

@@ -12,11 +12,9 @@ use super::view::SegmentInfo;
 
 /// One name per line.
 pub(super) async fn get_all_segments(State(admin): State<Admin>) -> Response {
-    if !admin.view.health().service_ready {
-        return answer::not_serving();
-    }
+    let Ok(segments) = admin.view.segments().await else { return answer::not_serving() };
     let mut text = Vec::new();
-    for segment in admin.view.segments() {
+    for segment in segments {
         text.extend_from_slice(&segment.name);
         text.push(b'\n');
     }
@@ -68,19 +66,15 @@ impl From<SegmentInfo> for Detail {
 }
 
 pub(super) async fn get_segments_detail(State(admin): State<Admin>) -> Response {
-    if !admin.view.health().service_ready {
-        return answer::not_serving();
-    }
-    let segments: Vec<Detail> = admin.view.segments().into_iter().map(Detail::from).collect();
+    let Ok(segments) = admin.view.segments().await else { return answer::not_serving() };
+    let segments: Vec<Detail> = segments.into_iter().map(Detail::from).collect();
     answer::json(StatusCode::OK, &Details { total_segments: segments.len(), segments })
 }
 
 /// Use and capacity of all segments of one name together.
 pub(super) async fn query_segment(State(admin): State<Admin>, RawQuery(text): RawQuery) -> Response {
-    if !admin.view.health().service_ready {
-        return answer::not_serving();
-    }
-    let found = named(&admin, &text.unwrap_or_default());
+    let Ok(segments) = admin.view.segments().await else { return answer::not_serving() };
+    let found = named(segments, &text.unwrap_or_default());
     let Some(first) = found.first() else {
         return answer::with_type(StatusCode::INTERNAL_SERVER_ERROR, METRICS, "Failed to query segment");
     };
@@ -111,10 +105,8 @@ pub(super) async fn segment_status(State(admin): State<Admin>, RawQuery(text): R
         let code = answer::INVALID_PARAMS.code;
         return answer::error_with(StatusCode::BAD_REQUEST, code, "Missing segment query parameter");
     }
-    if !admin.view.health().service_ready {
-        return answer::not_serving();
-    }
-    match named(&admin, &text).first() {
+    let Ok(segments) = admin.view.segments().await else { return answer::not_serving() };
+    match named(segments, &text).first() {
         Some(SegmentInfo { name, status, .. }) => answer::json(
             StatusCode::OK,
             &Status {
@@ -131,10 +123,9 @@ pub(super) async fn segment_status(State(admin): State<Admin>, RawQuery(text): R
 }
 
 /// The segments with the name in the query, as it was written or decoded.
-fn named(admin: &Admin, text: &str) -> Vec<SegmentInfo> {
+fn named(mut found: Vec<SegmentInfo>, text: &str) -> Vec<SegmentInfo> {
     let raw = query::raw(text, "segment").unwrap_or_default();
     let decoded = query::decode(raw);
-    let mut found = admin.view.segments();
     found.retain(|segment| segment.name == raw.as_bytes() || segment.name == *decoded);
     found
 }

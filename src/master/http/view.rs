@@ -24,12 +24,12 @@ pub trait AdminView: Send + Sync + 'static {
     /// The same without lease and without being counted.
     fn peek_key<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Vec<BufferInfo>, ViewError>>;
 
-    /// Shows all keys of one shard, and says whether there was such a shard; they are counted from 0. The list of
-    /// all keys is sent shard by shard, so that it never has to be held at once, by us or under a lock.
-    fn keys_of_shard(&self, shard: usize, each: &mut dyn FnMut(&[u8])) -> bool;
+    /// All keys of one shard, each followed by a line's end; `None` if there is no such shard. They are counted from 0.
+    /// The list of all keys is sent shard by shard, so that it never has to be held at once, by us or under a lock.
+    fn keys_of_shard(&self, shard: usize) -> Answer<'_, Result<Option<Vec<u8>>, ViewError>>;
 
     /// All mounted segments.
-    fn segments(&self) -> Vec<SegmentInfo>;
+    fn segments(&self) -> Answer<'_, Result<Vec<SegmentInfo>, ViewError>>;
 
     /// Removes all objects, those with a lease only if forced, and says how many.
     fn remove_all(&self, force: bool) -> Answer<'_, Result<i64, ViewError>>;

@@ -139,6 +139,11 @@ impl Control for NodeControl {
         }
     }
 
+    fn silent_for(&self) -> Duration {
+        let told = self.bulletins.borrow().at;
+        self.clock.now().since(told)
+    }
+
     fn switchover(&self, to: Option<String>) -> Pending<Result<SwitchoverDone, ControlError>> {
         let id = HandoverId(self.next.fetch_add(1, Ordering::Relaxed));
         let (sender, receiver) = oneshot::channel();

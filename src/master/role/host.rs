@@ -46,6 +46,8 @@ pub(super) struct Bulletin {
     pub replica: Arc<Replica>,
     /// Log time while it leads.
     pub clock: Option<Clock>,
+    /// When this was written.
+    pub at: Monotonic,
     /// When etcd was last heard from.
     pub etcd_heard: Option<Monotonic>,
 }
@@ -60,6 +62,7 @@ impl Bulletin {
             members: view.members().values().cloned().collect(),
             replica: Arc::clone(node.replica()),
             clock: None,
+            at: now,
             etcd_heard: view.read_at(),
         }
     }

@@ -408,8 +408,8 @@ impl EtcdAccess {
     /// What the client of etcd is told. Reads the password.
     pub fn settings(&self) -> Result<EtcdSettings, PasswordError> {
         let mut settings = EtcdSettings::new(self.endpoints.clone());
-        settings.tls =
-            self.ca.clone().map(|ca| TlsFiles { ca, identity: self.identity.clone(), server_name: None });
+        let files = |ca| TlsFiles { ca, identity: self.identity.clone(), server_name: None }.into();
+        settings.tls = self.ca.clone().map(files);
         if let Some((name, path)) = &self.user {
             let text =
                 std::fs::read_to_string(path).map_err(|why| PasswordError { path: path.clone(), why })?;

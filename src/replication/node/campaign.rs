@@ -12,10 +12,10 @@ use super::status::Reason;
 use super::{CallId, Node, Phase, Purpose, Reign, Stage};
 use crate::coordination::types::{Compare, Failure, Get, KeyRange, Op, OpResult, Request, Response, Txn};
 use crate::engine::types::{LogTime, Term};
+#[cfg(feature = "planted")]
+use crate::planted::{self, Bug};
 use crate::replication::lease::LeaderLease;
 use crate::replication::linger::Linger;
-#[cfg(feature = "planted")]
-use crate::replication::planted::{self, Bug};
 use crate::replication::time::{LogClock, Monotonic};
 use crate::replication::writer::Writer;
 
@@ -167,7 +167,7 @@ impl Node {
 
     /// This node leads: its first record is written, and clean-up is what applying it does.
     fn begin(&mut self, now: Monotonic, term: Term, lease: LeaderLease) {
-        let position = self.following.position;
+        let (position, batch_at) = (self.following.position, self.following.batch_at);
         self.unfollow();
         let engine = &self.replica.engine;
         let empty = position.applied.0 == 0;
@@ -186,11 +186,15 @@ impl Node {
         #[cfg(feature = "planted")]
         let answers_for = if planted::active(Bug::HoldWithoutLease) { 0 } else { answers_for };
         let name = self.settings.name.as_bytes();
-        let reason = match (empty, engine.resigned(), self.dead.take()) {
+        // A primary writes a batch each second. One that was gone soon after the last was found dead by another standby,
+        // which revoked its lease: that cannot have run out yet.
+        let gone_at = self.view.gone_at().unwrap_or(now);
+        let soon = batch_at.is_some_and(|batch_at| gone_at.since(batch_at) < ttl / 2);
+        let reason = match (empty, engine.resigned(), self.dead.take().is_some() || soon) {
             (true, ..) => Reason::FirstStart,
             (_, true, _) => Reason::Switchover,
-            (.., Some(_)) => Reason::Died,
-            (.., None) => Reason::LeaseEnded,
+            (.., true) => Reason::Died,
+            (.., false) => Reason::LeaseEnded,
         };
         let first = engine.sequencer(clock.at(now)).begin_term(term, name, answers_for);
         let fresh = self.fresh_log();
@@ -203,7 +207,7 @@ impl Node {
             linger: Linger::default(),
             clock,
             stage: Stage::Beginning(first),
-            gone_at: self.view.gone_at().unwrap_or(now),
+            gone_at,
             won_at: now,
             reason,
             next_heartbeat: now,

@@ -7,10 +7,10 @@ use super::{CallId, Node, Purpose, WatchId};
 use crate::coordination::types::{
     Change, Failure, Get, KeyRange, Request, Response, WatchEvent, WatchRequest,
 };
+#[cfg(feature = "planted")]
+use crate::planted::{self, Bug};
 use crate::replication::batch::Latest;
 use crate::replication::follower::{Offered, Position};
-#[cfg(feature = "planted")]
-use crate::replication::planted::{self, Bug};
 use crate::replication::time::Monotonic;
 
 /// Batches in one page: four MiB at most.
@@ -37,6 +37,8 @@ pub(super) struct Following {
     pub rebuilds: u32,
     /// It was thrown away because of a doubt before.
     doubted: bool,
+    /// When the last batch was told of.
+    pub batch_at: Option<Monotonic>,
 }
 
 #[derive(Debug, Default)]
@@ -192,6 +194,7 @@ impl Node {
     pub(super) fn log_changed(&mut self, now: Monotonic, event: WatchEvent) {
         match event {
             WatchEvent::Changes { changes, .. } => {
+                self.following.batch_at = Some(now);
                 if let Stage::Live { heard, .. } = &mut self.following.stage {
                     *heard = now;
                 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::{Command, Node, Phase, Purpose, Reign, Stage};
 use crate::coordination::types::Request;
-use crate::replication::follower::Position;
 #[cfg(feature = "planted")]
-use crate::replication::planted::{self, Bug};
+use crate::planted::{self, Bug};
+use crate::replication::follower::Position;
 use crate::replication::time::Monotonic;
 
 /// How long a node that led waits before it stands again, at most.

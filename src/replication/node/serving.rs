@@ -8,7 +8,7 @@ use super::campaign::Campaign;
 use super::{CallId, Command, Node, Phase, Purpose, Reign, Stage, status};
 use crate::coordination::types::{Compare, Failure, Op, Request, Response, Txn};
 #[cfg(feature = "planted")]
-use crate::replication::planted::{self, Bug};
+use crate::planted::{self, Bug};
 use crate::replication::time::Monotonic;
 use crate::replication::writer::Written;
 

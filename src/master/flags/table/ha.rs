@@ -140,7 +140,7 @@ pub(super) const FLAGS: &[Flag] = &[
         Duration,
         "500ms",
         Replication,
-        "With --durability=relaxed: longest time that an answered change is not yet durable; later ones wait",
+        "With --durability=relaxed: a write to etcd that takes longer makes later changes wait for it",
     ),
     used(
         "expired",

@@ -1,0 +1,25 @@
+//! `MasterCluster`, the resource that a user writes and the operator reconciles: its fields, their defaults, the rules
+//! that the API server checks, and what the operator says in its status.
+//!
+//! Nothing here talks to a cluster. What a stored object says is never a reason to fail while reading it: one object
+//! that cannot be decoded would stop the watch of all of them, so text stays text until somebody needs its meaning.
+
+pub mod crd;
+pub mod duration;
+pub mod names;
+pub mod pod_template;
+mod schema;
+pub mod spec;
+pub mod status;
+
+pub use crd::crd;
+pub use duration::GoDuration;
+pub use pod_template::PodTemplate;
+pub use spec::{
+    Admin, DeletionPolicy, Durability, Etcd, Expired, Failover, Image, MasterCluster, MasterClusterSpec,
+    NetworkPolicy, Promotion, PullPolicy, Replication, Resources, Scheduling, Spread, Store, Switchover,
+};
+pub use status::{
+    Cleaned, FailoverReport, LeaderStatus, MasterClusterStatus, MemberStatus, OplogStatus, Phase,
+    SwitchoverReport, SwitchoverResult,
+};

@@ -1,0 +1,64 @@
+//! What a user adds to the pods of the masters.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::schema;
+
+/// What is added to the pods of the masters. Passed on to Kubernetes, which says what is wrong with it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PodTemplate {
+    /// More labels.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend(
+        "maxProperties" = 64,
+        "x-kubernetes-validations" = [{
+            "rule": "self.all(key, !key.startsWith('moonkeeper.dev/') && !key.startsWith('app.kubernetes.io/'))",
+            "message": "labels that begin with moonkeeper.dev/ and app.kubernetes.io/ are the operator's own",
+        }],
+    ))]
+    pub labels: BTreeMap<String, String>,
+    /// More annotations.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend(
+        "maxProperties" = 64,
+        "x-kubernetes-validations" = [{
+            "rule": "self.all(key, !key.startsWith('moonkeeper.dev/'))",
+            "message": "annotations that begin with moonkeeper.dev/ are the operator's own",
+        }],
+    ))]
+    pub annotations: BTreeMap<String, String>,
+    /// More variables for the master. MOONKEEPER_FLAG sets any flag of `moonkeeper master` that has no field here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::named_list", extend("x-kubernetes-validations" = [{
+        "rule": "self.all(one, !(one.name in ['POD_IP', 'POD_NAME', 'MOONKEEPER_ETCD_USER']))",
+        "message": "POD_IP, POD_NAME and MOONKEEPER_ETCD_USER are set by the operator",
+    }]))]
+    pub env: Vec<Value>,
+    /// More volumes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::named_list", extend("x-kubernetes-validations" = [{
+        "rule": "self.all(one, !(one.name in ['config', 'admin', 'admin-tls', 'etcd-tls', 'etcd-credentials']))",
+        "message": "config, admin, admin-tls, etcd-tls and etcd-credentials are volumes of the operator's own",
+    }]))]
+    pub volumes: Vec<Value>,
+    /// Where the master has volumes mounted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::passed_on_list")]
+    pub volume_mounts: Vec<Value>,
+    /// More containers beside the master.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::named_list", extend("x-kubernetes-validations" = [{
+        "rule": "self.all(one, one.name != 'master')",
+        "message": "the container called master is the operator's own",
+    }]))]
+    pub containers: Vec<Value>,
+    /// Secrets with which the image is pulled.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::named_list")]
+    pub image_pull_secrets: Vec<Value>,
+}

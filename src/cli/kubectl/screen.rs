@@ -1,0 +1,178 @@
+//! One screen about a cluster, from its resource alone.
+
+use std::fmt::Write;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::{MasterCluster, MasterClusterStatus, Phase, SwitchoverResult};
+
+/// The screen at a moment.
+pub(super) fn text(cluster: &MasterCluster, now: Timestamp) -> String {
+    let name = cluster.metadata.name.as_deref().unwrap_or_default();
+    let status = cluster.status.clone().unwrap_or_default();
+    let mut text = String::new();
+    let _ = writeln!(text, "{name}: {}", headline(&status, now));
+    if status.observed_generation < cluster.metadata.generation {
+        text.push_str("the operator has not looked at the newest spec yet\n");
+    }
+    text.push('\n');
+    text.push_str(&table(&status));
+    if let Some(last) = status.oplog.as_ref().and_then(|oplog| oplog.durable_prefix) {
+        let _ = writeln!(text, "\nlog: record {last} was the last durable one when this was written");
+    }
+    if let Some(report) = &status.last_failover {
+        let from = report.from.as_deref().unwrap_or("somebody");
+        let to = if report.to.is_empty() { "nobody yet" } else { &report.to };
+        let took = report.duration_milliseconds.map_or_else(String::new, |ms| format!(" in {ms} ms"));
+        let _ = write!(
+            text,
+            "\nlast failover: {}, {from} to {to}{took} ({})",
+            ago(report.at.as_ref(), now),
+            report.reason
+        );
+        if let Some(cleaned) = &report.cleaned {
+            let _ = write!(
+                text,
+                ", {} objects with {} bytes removed, {} clients to hear from again",
+                cleaned.objects, cleaned.bytes, cleaned.clients
+            );
+        }
+        text.push('\n');
+    }
+    if let Some(report) = &status.last_switchover {
+        let result = match report.result {
+            SwitchoverResult::Pending => "is under way",
+            SwitchoverResult::Succeeded => "succeeded",
+            SwitchoverResult::Failed => "failed",
+        };
+        let why = report.message.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+        let _ = writeln!(text, "last switchover: {}, {result}{why}", ago(report.at.as_ref(), now));
+    }
+    let problems = problems(name, cluster, &status);
+    if problems.is_empty() {
+        text.push_str("\nnothing is wrong\n");
+    } else {
+        text.push_str("\nwrong:\n");
+        for (what, advice) in problems {
+            let _ = writeln!(text, "  {what}");
+            if !advice.is_empty() {
+                let _ = writeln!(text, "    -> {advice}");
+            }
+        }
+    }
+    text
+}
+
+fn headline(status: &MasterClusterStatus, now: Timestamp) -> String {
+    let phase = status.phase.map_or_else(|| "not looked at yet".to_owned(), |phase| format!("{phase:?}"));
+    match &status.leader {
+        Some(leader) => {
+            let term = status.term.map_or_else(|| "?".to_owned(), |term| term.to_string());
+            let since = ago(leader.since.as_ref(), now);
+            format!(
+                "{phase}; {} leads in term {term} (since {since}), clients go to {}",
+                leader.name, leader.address
+            )
+        }
+        None => format!("{phase}; nobody leads"),
+    }
+}
+
+fn table(status: &MasterClusterStatus) -> String {
+    let mut rows = vec![["MEMBER", "ROLE", "LAG", "APPLIED", "VERSION", "NODE"].map(str::to_owned)];
+    let number = |number: Option<i64>| number.map_or_else(|| "?".to_owned(), |number| number.to_string());
+    for member in &status.members {
+        rows.push([
+            member.name.clone(),
+            member.role.clone(),
+            number(member.lag),
+            number(member.applied),
+            member.version.clone().unwrap_or_else(|| "?".to_owned()),
+            member.node.clone().unwrap_or_else(|| "-".to_owned()),
+        ]);
+    }
+    let mut widths = [0; 6];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for row in rows {
+        let line: String = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}  ")).collect();
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// What is wrong, the worst first, and what to do about it.
+fn problems(name: &str, cluster: &MasterCluster, status: &MasterClusterStatus) -> Vec<(String, String)> {
+    let condition = |kind: &str| status.conditions.iter().find(|condition| condition.type_ == kind);
+    let is = |kind: &str, value: &str| condition(kind).filter(|condition| condition.status == value);
+    let mut all = Vec::new();
+    let mut note = |condition: Option<&Condition>, advice: String| {
+        if let Some(condition) = condition {
+            all.push((format!("{}: {}", condition.reason, condition.message), advice));
+        }
+    };
+    if status.phase == Some(Phase::Deleting) {
+        note(condition("Progressing"), String::new());
+        return all;
+    }
+    note(is("Stalled", "True"), advice(condition("Stalled"), name));
+    if is("Stalled", "True").is_none() {
+        note(
+            is("EtcdHealthy", "False"),
+            "look at etcd; masters go quiet when it is away for longer than their lease".into(),
+        );
+        note(
+            is("Available", "False"),
+            format!("kubectl get pods -l moonkeeper.dev/cluster={name}, and the logs of those that run"),
+        );
+        if is("Available", "True").is_some() && cluster.spec.replicas > 1 {
+            note(
+                is("Redundant", "False"),
+                "wait until a standby has caught up before you restart the primary".into(),
+            );
+        }
+    }
+    note(
+        is("UpToDate", "False"),
+        format!("kubectl moonkeeper switchover {name} before the turn of the primary comes"),
+    );
+    if status.conditions.is_empty() {
+        all.push((
+            "the operator has said nothing about it".to_owned(),
+            "kubectl get pods -A -l app.kubernetes.io/component=operator,app.kubernetes.io/name=moonkeeper"
+                .to_owned(),
+        ));
+    }
+    all
+}
+
+fn advice(stalled: Option<&Condition>, name: &str) -> String {
+    match stalled.map(|condition| condition.reason.as_str()).unwrap_or_default() {
+        "SecretNotFound" | "SecretIncomplete" => "make the Secret, or correct spec.etcd".to_owned(),
+        "SecretUnreadable" | "Forbidden" => "look at the operator's role".to_owned(),
+        "EtcdUnreachable" | "EtcdUnusable" => "correct spec.etcd.endpoints, or start that etcd".to_owned(),
+        "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
+            "correct spec.image, then delete the pods that cannot start".to_owned()
+        }
+        "CrashLoopBackOff" => format!("kubectl logs -l moonkeeper.dev/cluster={name} --previous"),
+        "InvalidSpec" | "Refused" => "correct the spec".to_owned(),
+        "ClusterIdTaken" => "delete it and make it again with another spec.clusterId".to_owned(),
+        "NameTaken" => "remove that object, or name the cluster otherwise".to_owned(),
+        _ => format!("kubectl describe mastercluster {name}"),
+    }
+}
+
+fn ago(at: Option<&Time>, now: Timestamp) -> String {
+    match at.map(|at| now.duration_since(at.0).as_secs()) {
+        None => "at an unknown time".to_owned(),
+        Some(seconds @ ..120) => format!("{} s ago", seconds.max(0)),
+        Some(seconds @ ..7200) => format!("{} min ago", seconds / 60),
+        Some(seconds) => format!("{} h ago", seconds / 3600),
+    }
+}

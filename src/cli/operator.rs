@@ -1,0 +1,126 @@
+//! `moonkeeper operator`: arguments, logs, signals, and a runtime for the operator.
+
+use std::process::ExitCode;
+
+use clap::{ArgAction, Parser, ValueEnum};
+use tokio::sync::watch;
+use tracing_subscriber::EnvFilter;
+
+use crate::master::settings::ha::Listen;
+use crate::operator::run::{Settings, run};
+
+/// Runs the masters of MasterCluster resources and looks after them
+#[derive(Debug, Parser)]
+#[command(name = "moonkeeper operator", after_help = EXAMPLES)]
+struct Arguments {
+    /// Look after the clusters of this namespace only (else of all; also the variable WATCH_NAMESPACE)
+    #[arg(long, value_name = "NAME")]
+    namespace: Option<String>,
+    /// Namespace that the operator runs in and keeps its Lease in (else the variable POD_NAMESPACE, else what the
+    /// kubeconfig says)
+    #[arg(long, value_name = "NAME")]
+    own_namespace: Option<String>,
+    /// Write only while holding a Lease, so that several operators can run
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
+    leader_elect: bool,
+    /// Where metrics are
+    #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:8080", value_parser = address)]
+    metrics_address: Listen,
+    /// Where /healthz and /readyz are
+    #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:8081", value_parser = address)]
+    health_address: Listen,
+    /// How logs look; RUST_LOG says how much there is of them
+    #[arg(long, value_enum, default_value_t)]
+    log_format: Format,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Format {
+    #[default]
+    Text,
+    Json,
+}
+
+const EXAMPLES: &str = "\
+Kubernetes is found as kubectl finds it, or from inside a pod.
+
+Examples:
+  moonkeeper operator                          all clusters of all namespaces
+  moonkeeper operator --namespace store        those of one namespace
+  moonkeeper operator --leader-elect=false     the only operator that there is";
+
+fn address(text: &str) -> Result<Listen, String> {
+    let (host, port) = text.rsplit_once(':').ok_or("HOST:PORT is wanted")?;
+    let port = port.parse().map_err(|_| "the port is no number up to 65535")?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    Ok(Listen { host: if host.is_empty() { "0.0.0.0".to_owned() } else { host.to_owned() }, port })
+}
+
+/// Runs the command.
+#[must_use]
+pub fn main(args: &[String]) -> ExitCode {
+    let arguments = match super::parse::<Arguments>("moonkeeper operator", args) {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
+    if let Err(why) = super::parent::end_with_parent() {
+        eprintln!("moonkeeper operator: {why}");
+        return ExitCode::FAILURE;
+    }
+    start_logs(arguments.log_format);
+    super::use_ring();
+    let settings = match settings(arguments) {
+        Ok(settings) => settings,
+        Err(why) => {
+            tracing::error!(%why, "cannot start");
+            return ExitCode::FAILURE;
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tracing::error!(%error, "cannot start threads");
+            return ExitCode::FAILURE;
+        }
+    };
+    let result = runtime.block_on(async {
+        let (stop, stopped) = watch::channel(false);
+        tokio::spawn(async move {
+            super::stop_signal().await;
+            // Nobody listens any more only when everything has ended.
+            let _ = stop.send(true);
+        });
+        run(&settings, stopped).await
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(%error, "cannot start");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn settings(arguments: Arguments) -> Result<Settings, getrandom::Error> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+    // Two processes of one name must not both believe that they hold the Lease.
+    let chance = getrandom::u32()?;
+    let name = variable("POD_NAME").or_else(|| variable("HOSTNAME")).unwrap_or_else(|| "operator".to_owned());
+    Ok(Settings {
+        namespace: arguments.namespace.or_else(|| variable("WATCH_NAMESPACE")),
+        own_namespace: arguments.own_namespace.or_else(|| variable("POD_NAMESPACE")),
+        identity: format!("{name}_{chance:08x}"),
+        elect: arguments.leader_elect,
+        metrics: arguments.metrics_address,
+        health: arguments.health_address,
+    })
+}
+
+fn start_logs(format: Format) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        Format::Json => logs.json().init(),
+        Format::Text => logs.with_ansi(false).init(),
+    }
+}

@@ -1,0 +1,264 @@
+//! Does what was planned besides objects: labels at once, calls to masters and etcd beside the pass, so that none of
+//! them holds up the next one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+
+use super::apply::{WriteError, Writer, failed};
+use super::attendant::Attendant;
+use super::masters::{self, Credentials};
+use super::metrics::Write;
+use super::observed::{Call, PromotionAnswer};
+use super::plan::leadership::Relabel;
+use super::plan::{Act, Chore, Finalizer};
+use crate::api::MasterCluster;
+use crate::api::names::{FIELD_MANAGER, FINALIZER, ROLE_LABEL};
+use crate::coordination::etcd::Etcd;
+use crate::coordination::types::{Compare, Failure, KeyRange, Op, Request, Response, Txn};
+
+/// How long etcd has for a write.
+const ETCD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long it has to delete a whole log.
+const DELETION_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How soon something that failed is tried again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Writes the labels, one after the other.
+///
+/// # Errors
+///
+/// With the first that could not be written: who is to become primary has to wait for those before it.
+pub async fn relabel(writer: &Writer, namespace: &str, labels: &[Relabel]) -> Result<(), WriteError> {
+    let api: Api<Pod> = Api::namespaced(writer.client.clone(), namespace);
+    for Relabel { pod, uid, role } in labels {
+        writer.permit()?;
+        // With its uid, so that a pod that was made again meanwhile does not inherit the role.
+        let patch = json!({"metadata": {"uid": uid, "labels": {ROLE_LABEL: role}}});
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        match api.patch_metadata(pod, &params, &Patch::Merge(patch)).await {
+            Ok(_) => {
+                writer.metrics.wrote(Write::Label);
+                tracing::info!(namespace, pod, role, "labelled");
+            }
+            // It is gone, or another one by now: the next pass sees it.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+            Err(source) => return Err(failed("Pod", pod, source)),
+        }
+    }
+    Ok(())
+}
+
+/// Puts the finalizer on or takes it off; whether that was done, and not prevented by somebody who was quicker.
+///
+/// # Errors
+///
+/// If the resource could not be written.
+pub async fn finalize(
+    writer: &Writer,
+    cluster: &MasterCluster,
+    what: &Finalizer,
+) -> Result<bool, WriteError> {
+    let mut finalizers = cluster.finalizers().to_vec();
+    match what {
+        Finalizer::Leave => return Ok(true),
+        Finalizer::Add => finalizers.push(FINALIZER.to_owned()),
+        Finalizer::Remove(_) => finalizers.retain(|finalizer| finalizer != FINALIZER),
+    }
+    writer.permit()?;
+    let api: Api<MasterCluster> =
+        Api::namespaced(writer.client.clone(), &cluster.namespace().unwrap_or_default());
+    // The list is replaced, so it must be of the version that was seen.
+    let version = cluster.resource_version();
+    let patch = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let name = cluster.name_any();
+    match api.patch(&name, &params, &Patch::Merge(patch)).await {
+        Ok(_) => {
+            writer.metrics.wrote(Write::Finalizer);
+            Ok(true)
+        }
+        // Gone already.
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(true),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+        Err(source) => Err(failed("MasterCluster", &name, source)),
+    }
+}
+
+/// Does the one thing that somebody may notice.
+///
+/// # Errors
+///
+/// If Kubernetes refused it. What masters and etcd say is seen by a later pass.
+pub async fn act(
+    writer: &Arc<Writer>,
+    cluster: &MasterCluster,
+    attendant: Option<&Attendant>,
+    credentials: Option<&Credentials>,
+    act: Act,
+) -> Result<(), WriteError> {
+    let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+    writer.permit()?;
+    match act {
+        Act::EndMasters => end_masters(writer, &namespace, &name).await?,
+        Act::DeleteKeys => {
+            if let Some(attendant) = attendant {
+                delete_keys(writer, attendant);
+            }
+        }
+        Act::Switchover { request_id, to, address } => {
+            if let (Some(attendant), Some(credentials)) = (attendant, credentials) {
+                switch_over(writer, attendant, credentials.clone(), request_id, to, address);
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn end_masters(writer: &Writer, namespace: &str, name: &str) -> Result<(), WriteError> {
+    let api: Api<StatefulSet> = Api::namespaced(writer.client.clone(), namespace);
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    match api.patch(name, &params, &Patch::Merge(json!({"spec": {"replicas": 0}}))).await {
+        Ok(_) => {
+            writer.metrics.wrote(Write::Apply);
+            Ok(())
+        }
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(source) => Err(failed("StatefulSet", name, source)),
+    }
+}
+
+fn switch_over(
+    writer: &Arc<Writer>,
+    attendant: &Attendant,
+    credentials: Credentials,
+    request_id: String,
+    to: Option<String>,
+    address: String,
+) {
+    let again = {
+        let mut calls = attendant.calls.lock();
+        if calls.switchover.is_running() {
+            return;
+        }
+        let again = matches!(&calls.switchover, Call::Done(id, Err(_)) if *id == request_id);
+        calls.switchover = Call::Running(request_id.clone());
+        again
+    };
+    let writer = Arc::clone(writer);
+    let call = async move {
+        if again {
+            tokio::time::sleep(PAUSE).await;
+        }
+        let result = masters::switchover(&address, to, &credentials).await;
+        if let Err(why) = &result {
+            tracing::warn!(?why, address, "a master did not hand over");
+            writer.metrics.call_failed("switchover");
+        }
+        result
+    };
+    attendant.spawn(call, move |calls, result| calls.switchover = Call::Done(request_id, result));
+}
+
+fn delete_keys(writer: &Arc<Writer>, attendant: &Attendant) {
+    let again = {
+        let mut calls = attendant.calls.lock();
+        if calls.deletion.is_running() {
+            return;
+        }
+        let again = matches!(calls.deletion, Call::Done(..));
+        calls.deletion = Call::Running(String::new());
+        calls.deletion_attempts += 1;
+        again
+    };
+    let (etcd, keys, writer) = (attendant.etcd.clone(), attendant.keys.clone(), Arc::clone(writer));
+    let call = async move {
+        if again {
+            tokio::time::sleep(PAUSE).await;
+        }
+        // The log first: if it comes to no end, nobody takes half a cluster for a whole one.
+        for range in [keys.log(), keys.cluster()] {
+            let txn = Txn { success: vec![Op::Delete(range)], ..Txn::default() };
+            etcd.call(Request::Txn(txn), DELETION_TIMEOUT).await.map_err(|failure| failure.to_string())?;
+            writer.metrics.wrote(Write::EtcdKey);
+        }
+        Ok(())
+    };
+    attendant.spawn(call, |calls, result| calls.deletion = Call::Done(String::new(), result));
+}
+
+/// Begins the things that nobody notices.
+pub fn chores(writer: &Arc<Writer>, attendant: &Attendant, chores: Vec<Chore>) {
+    for chore in chores {
+        match chore {
+            Chore::AskPromotion { term, address } => ask_promotion(writer, attendant, term, address),
+            Chore::DeleteMemberKey { name, mod_revision } => {
+                let key = attendant.keys.member(&name);
+                remove_key(writer, attendant, key, mod_revision);
+            }
+            Chore::DeleteSwitchoverKey { mod_revision } => {
+                remove_key(writer, attendant, attendant.keys.switchover(), mod_revision);
+            }
+        }
+    }
+}
+
+fn ask_promotion(writer: &Arc<Writer>, attendant: &Attendant, term: u64, address: String) {
+    {
+        let mut calls = attendant.calls.lock();
+        if calls.asking {
+            return;
+        }
+        calls.asking = true;
+    }
+    let writer = Arc::clone(writer);
+    let call = async move {
+        let report = masters::promotion(&address).await;
+        // It may be asked before it serves.
+        let report = report.and_then(|report| {
+            if report.term == term { Ok(report) } else { Err(format!("{address} tells of another term")) }
+        });
+        if let Err(why) = &report {
+            tracing::debug!(why, "a primary did not say how it took over");
+            writer.metrics.call_failed("promotion");
+            tokio::time::sleep(PAUSE).await;
+        }
+        PromotionAnswer { term, report }
+    };
+    attendant.spawn(call, |calls, answer| {
+        calls.asking = false;
+        calls.promotion = Some(answer);
+    });
+}
+
+fn remove_key(writer: &Arc<Writer>, attendant: &Attendant, key: bytes::Bytes, mod_revision: u64) {
+    let (etcd, writer) = (attendant.etcd.clone(), Arc::clone(writer));
+    tokio::spawn(async move {
+        match remove_if(&etcd, key.clone(), mod_revision).await {
+            Ok(true) => {
+                writer.metrics.wrote(Write::EtcdKey);
+                tracing::info!(key = %String::from_utf8_lossy(&key), "removed a key that nobody needs any more");
+            }
+            Ok(false) => {}
+            // The watch tells of it as long as it is there, and then it is tried again.
+            Err(failure) => tracing::warn!(%failure, "cannot remove a key that nobody needs any more"),
+        }
+    });
+}
+
+/// Deletes a key if it is still of that version.
+async fn remove_if(etcd: &Etcd, key: bytes::Bytes, mod_revision: u64) -> Result<bool, Failure> {
+    let compare = vec![Compare::ModRevision { key: key.clone(), equals: mod_revision }];
+    let txn = Txn { compare, success: vec![Op::Delete(KeyRange::key(key))], failure: Vec::new() };
+    match etcd.call(Request::Txn(txn), ETCD_TIMEOUT).await? {
+        Response::Txn { succeeded, .. } => Ok(succeeded),
+        other => Err(Failure::Unknown(format!("it answered {other:?}"))),
+    }
+}

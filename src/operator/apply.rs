@@ -1,0 +1,303 @@
+//! Makes the objects of a cluster what they should be, by server-side apply, and writes nothing where that changes
+//! nothing (INV-9).
+//!
+//! What an object would become is asked of the API server itself, by a dry run: it alone knows its defaults and how it
+//! writes quantities. The answer is remembered with what was applied to what, so a settled cluster costs no request.
+//! Where somebody else has set a field of ours, ours wins: the operator's objects are the operator's.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+
+use k8s_openapi::NamespaceResourceScope;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::{Api, Client, Resource, ResourceExt};
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::build::Objects;
+use super::caches::Caches;
+use super::lease::Right;
+use super::metrics::{Metrics, Write};
+use crate::api::names::{CLUSTER_LABEL, FIELD_MANAGER};
+
+/// Why something could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// Another operator may write, this one may not.
+    #[error("this operator no longer holds the lease")]
+    NotHolder,
+    /// Kubernetes said no, or nothing.
+    #[error("{what}: {}", said(source))]
+    Kubernetes {
+        /// What was tried.
+        what: String,
+        /// What came of it.
+        #[source]
+        source: kube::Error,
+    },
+    /// An object cannot be written as JSON.
+    #[error("{what} cannot be written as JSON: {source}")]
+    Json {
+        /// Which.
+        what: String,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// An object of that name is there, and is not ours.
+    #[error("{what} exists and belongs to somebody else; remove it or name the cluster otherwise")]
+    Foreign {
+        /// Which.
+        what: String,
+    },
+}
+
+/// What Kubernetes said, without the rest of its answer.
+pub(crate) fn said(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    }
+}
+
+impl WriteError {
+    /// One CamelCase word for conditions.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NotHolder => "NotHolder",
+            Self::Kubernetes { source: kube::Error::Api(status), .. } => match status.code {
+                401 | 403 => "Forbidden",
+                409 => "Conflict",
+                422 => "Refused",
+                _ => "ApplyFailed",
+            },
+            Self::Kubernetes { .. } => "ApplyFailed",
+            Self::Json { .. } => "Unwritable",
+            Self::Foreign { .. } => "NameTaken",
+        }
+    }
+
+    /// Whether it needs somebody.
+    #[must_use]
+    pub fn stalled(&self) -> bool {
+        match self {
+            Self::NotHolder | Self::Json { .. } => false,
+            Self::Foreign { .. } => true,
+            Self::Kubernetes { source: kube::Error::Api(status), .. } => matches!(status.code, 403 | 422),
+            Self::Kubernetes { .. } => false,
+        }
+    }
+}
+
+/// Writes objects.
+pub struct Writer {
+    /// The client.
+    pub client: Client,
+    /// Whether this process may write.
+    pub right: Right,
+    /// Counts the writes.
+    pub metrics: Metrics,
+    /// Of each object: what was applied to what, and changed nothing. Marks of both.
+    settled: Mutex<HashMap<String, (u64, u64)>>,
+}
+
+/// So many objects are remembered; with more, the oldest are simply asked about again.
+const MAX_REMEMBERED: usize = 100_000;
+
+impl Writer {
+    /// One that writes as long as `right` holds.
+    #[must_use]
+    pub fn new(client: Client, right: Right, metrics: Metrics) -> Self {
+        Self { client, right, metrics, settled: Mutex::default() }
+    }
+
+    /// Before every write: only the holder of the Lease writes.
+    ///
+    /// # Errors
+    ///
+    /// If this process is not the holder.
+    pub fn permit(&self) -> Result<(), WriteError> {
+        if self.right.holds() { Ok(()) } else { Err(WriteError::NotHolder) }
+    }
+
+    /// Makes all objects what they should be.
+    ///
+    /// # Errors
+    ///
+    /// With the first that could not be written; the ones before it were.
+    pub async fn apply(&self, namespace: &str, objects: Objects, caches: &Caches) -> Result<(), WriteError> {
+        // Without `..`: a new kind of object does not compile until it is applied.
+        let Objects {
+            service_account,
+            config_map,
+            admin_secret,
+            headless_service,
+            leader_service,
+            masters_service,
+            pod_disruption_budget,
+            network_policy,
+            stateful_set,
+        } = objects;
+        let cluster = stateful_set.name_any();
+        self.one(namespace, &service_account, caches.service_accounts.find(namespace, &service_account))
+            .await?;
+        self.one(namespace, &config_map, caches.config_maps.find(namespace, &config_map)).await?;
+        // Secrets are not cached: what is there is read by name.
+        let secrets: Api<_> = Api::namespaced(self.client.clone(), namespace);
+        let name = admin_secret.name_any();
+        let there = secrets.get_opt(&name).await.map_err(|source| failed("Secret", &name, source))?;
+        self.one(namespace, &admin_secret, there.as_ref()).await?;
+        for service in [&headless_service, &leader_service, &masters_service] {
+            self.one(namespace, service, caches.services.find(namespace, service)).await?;
+        }
+        self.one(namespace, &pod_disruption_budget, caches.budgets.find(namespace, &pod_disruption_budget))
+            .await?;
+        match &network_policy {
+            Some(policy) => self.one(namespace, policy, caches.policies.find(namespace, policy)).await?,
+            None => {
+                if let Some(policy) = caches.policies.named(namespace, &cluster) {
+                    self.delete(namespace, &*policy).await?;
+                }
+            }
+        }
+        self.one(namespace, &stateful_set, caches.stateful_sets.find(namespace, &stateful_set)).await
+    }
+
+    /// Makes one object what it should be.
+    async fn one<K>(
+        &self,
+        namespace: &str,
+        wanted: &K,
+        there: Option<impl std::ops::Deref<Target = K>>,
+    ) -> Result<(), WriteError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + Serialize
+            + DeserializeOwned,
+    {
+        let name = wanted.name_any();
+        let kind = K::kind(&());
+        let what = format!("{kind} {name}");
+        let key = format!("{namespace}/{what}");
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        let json = |object: &K| {
+            serde_json::to_value(object).map_err(|source| WriteError::Json { what: what.clone(), source })
+        };
+        let wanted_value = json(wanted)?;
+        let wanted_mark = mark(&wanted_value);
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        // What is not in the cache may be there without our label.
+        let unlabelled = match there {
+            Some(_) => None,
+            None => api.get_opt(&name).await.map_err(|source| failed(&kind, &name, source))?,
+        };
+        if let Some(there) = there.as_deref().or(unlabelled.as_ref()) {
+            if !is_ours(there.meta(), wanted.meta()) {
+                return Err(WriteError::Foreign { what });
+            }
+            let is = essence(json(there)?);
+            let marks = (wanted_mark, mark(&is));
+            if self.settled.lock().get(&key) == Some(&marks) {
+                return Ok(());
+            }
+            let dry = api.patch(&name, &params.clone().dry_run(), &Patch::Apply(wanted)).await;
+            let dry = dry.map_err(|source| failed(&kind, &name, source))?;
+            let would_be = essence(json(&dry)?);
+            if would_be == is {
+                self.remember(key, marks);
+                return Ok(());
+            }
+            // The cache may be behind a write of our own.
+            let now = api.get_opt(&name).await.map_err(|source| failed(&kind, &name, source))?;
+            if let Some(now) = now
+                && essence(json(&now)?) == would_be
+            {
+                return Ok(());
+            }
+        }
+        self.permit()?;
+        let applied = api.patch(&name, &params, &Patch::Apply(wanted)).await;
+        let applied = applied.map_err(|source| failed(&kind, &name, source))?;
+        self.metrics.wrote(Write::Apply);
+        tracing::info!(namespace, object = what, "applied");
+        self.remember(key, (wanted_mark, mark(&essence(json(&applied)?))));
+        Ok(())
+    }
+
+    fn remember(&self, key: String, marks: (u64, u64)) {
+        let mut settled = self.settled.lock();
+        if settled.len() >= MAX_REMEMBERED {
+            settled.clear();
+        }
+        settled.insert(key, marks);
+    }
+
+    /// Deletes an object, if it is still that one.
+    ///
+    /// # Errors
+    ///
+    /// If it is neither deleted nor gone already.
+    pub async fn delete<K>(&self, namespace: &str, object: &K) -> Result<(), WriteError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    {
+        self.permit()?;
+        let name = object.name_any();
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        let params = DeleteParams {
+            preconditions: Some(kube::api::Preconditions { uid: object.uid(), ..Default::default() }),
+            ..DeleteParams::background()
+        };
+        match api.delete(&name, &params).await {
+            Ok(_) => {
+                self.metrics.wrote(Write::Delete);
+                tracing::info!(namespace, kind = %K::kind(&()), name, "deleted");
+                Ok(())
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(source) => Err(failed(&K::kind(&()), &name, source)),
+        }
+    }
+}
+
+pub(super) fn failed(kind: &str, name: &str, source: kube::Error) -> WriteError {
+    WriteError::Kubernetes { what: format!("{kind} {name}"), source }
+}
+
+type Meta = k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+/// Whether an object that is there is the one that we mean: it has our owner, or had it and still has our label.
+fn is_ours(there: &Meta, wanted: &Meta) -> bool {
+    let controller = |meta: &Meta| {
+        let mut owners = meta.owner_references.iter().flatten();
+        owners.find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone())
+    };
+    let cluster = |meta: &Meta| meta.labels.as_ref().and_then(|labels| labels.get(CLUSTER_LABEL).cloned());
+    match controller(there) {
+        None => cluster(there).is_some() && cluster(there) == cluster(wanted),
+        owner => owner == controller(wanted),
+    }
+}
+
+/// An object without what changes by itself.
+fn essence(mut object: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        for field in ["managedFields", "resourceVersion", "generation"] {
+            metadata.remove(field);
+        }
+    }
+    object
+}
+
+fn mark(value: &Value) -> u64 {
+    // Maps of serde_json are sorted, so equal values have equal text.
+    xxh3_64(value.to_string().as_bytes())
+}

@@ -1,0 +1,106 @@
+//! Who may do what: the masters in Kubernetes, others at the masters.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use k8s_openapi::api::networking::v1::{
+    NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort, NetworkPolicySpec,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::identity::Identity;
+use super::typed::typed_list;
+use super::{AdminCredentials, BuildError, Facts};
+use crate::api::MasterCluster;
+use crate::api::names::{
+    ADMIN_PORT, APP, CA_KEY, CERT_KEY, HTTP_PORT, OPERATOR_COMPONENT, PEER_PORT, PRIVATE_KEY_KEY, RPC_PORT,
+    TOKEN_KEY, admin_secret as admin_secret_name,
+};
+
+/// Masters speak to etcd and to each other, never to Kubernetes.
+pub(super) fn service_account(identity: &Identity) -> ServiceAccount {
+    ServiceAccount {
+        metadata: identity.metadata(identity.name.clone()),
+        automount_service_account_token: Some(false),
+        ..ServiceAccount::default()
+    }
+}
+
+/// What the admin API needs.
+pub(super) fn admin_secret(identity: &Identity, admin: &AdminCredentials) -> Secret {
+    let mut data = BTreeMap::from([(TOKEN_KEY, admin.token.clone())]);
+    if let Some(certificate) = &admin.certificate {
+        data.insert(CA_KEY, certificate.ca.clone());
+        data.insert(CERT_KEY, certificate.cert.clone());
+        data.insert(PRIVATE_KEY_KEY, certificate.key.clone());
+    }
+    let data = data.into_iter().map(|(name, text)| (name.to_owned(), ByteString(text.into_bytes())));
+    Secret {
+        metadata: identity.metadata(admin_secret_name(&identity.name)),
+        type_: Some("Opaque".to_owned()),
+        data: Some(data.collect()),
+        ..Secret::default()
+    }
+}
+
+/// Who may reach which port. Reading over HTTP is free, as in the reference; what goes out is not limited, because
+/// nobody but the user knows where etcd is.
+pub(super) fn network_policy(
+    identity: &Identity,
+    cluster: &MasterCluster,
+    facts: &Facts,
+) -> Result<Option<NetworkPolicy>, BuildError> {
+    let asked = &cluster.spec.network_policy;
+    if !asked.enabled {
+        return Ok(None);
+    }
+    let clients: Vec<NetworkPolicyPeer> = typed_list("networkPolicy.clients", &asked.clients)?;
+    let everybody: Vec<NetworkPolicyPeer> = Vec::new();
+    let masters =
+        NetworkPolicyPeer { pod_selector: Some(identity.selector()), ..NetworkPolicyPeer::default() };
+    let operator = NetworkPolicyPeer {
+        namespace_selector: Some(labels([(
+            "kubernetes.io/metadata.name",
+            facts.operator_namespace.as_str(),
+        )])),
+        pod_selector: Some(labels([
+            ("app.kubernetes.io/component", OPERATOR_COMPONENT),
+            ("app.kubernetes.io/name", APP),
+        ])),
+        ..NetworkPolicyPeer::default()
+    };
+    let ingress = vec![
+        let_in(RPC_PORT, clients),
+        let_in(HTTP_PORT, everybody),
+        let_in(ADMIN_PORT, vec![operator]),
+        let_in(PEER_PORT, vec![masters]),
+    ];
+    Ok(Some(NetworkPolicy {
+        metadata: identity.metadata(identity.name.clone()),
+        spec: Some(NetworkPolicySpec {
+            pod_selector: Some(identity.selector()),
+            policy_types: Some(vec!["Ingress".to_owned()]),
+            ingress: Some(ingress),
+            ..NetworkPolicySpec::default()
+        }),
+    }))
+}
+
+fn labels<const N: usize>(pairs: [(&str, &str); N]) -> LabelSelector {
+    let pairs = pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+    LabelSelector { match_labels: Some(pairs.collect()), ..LabelSelector::default() }
+}
+
+/// A port for these; for everybody if there are none.
+fn let_in(port: u16, from: Vec<NetworkPolicyPeer>) -> NetworkPolicyIngressRule {
+    NetworkPolicyIngressRule {
+        from: (!from.is_empty()).then_some(from),
+        ports: Some(vec![NetworkPolicyPort {
+            port: Some(IntOrString::Int(i32::from(port))),
+            protocol: Some("TCP".to_owned()),
+            ..NetworkPolicyPort::default()
+        }]),
+    }
+}

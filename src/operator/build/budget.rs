@@ -1,0 +1,21 @@
+//! How many masters may be evicted at a time.
+
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::identity::Identity;
+
+/// One at a time. A master that is not ready may always be evicted: it protects nothing, and would block the drain of
+/// its node until somebody comes.
+pub(super) fn pod_disruption_budget(identity: &Identity) -> PodDisruptionBudget {
+    PodDisruptionBudget {
+        metadata: identity.metadata(identity.name.clone()),
+        spec: Some(PodDisruptionBudgetSpec {
+            max_unavailable: Some(IntOrString::Int(1)),
+            selector: Some(identity.selector()),
+            unhealthy_pod_eviction_policy: Some("AlwaysAllow".to_owned()),
+            ..PodDisruptionBudgetSpec::default()
+        }),
+        ..PodDisruptionBudget::default()
+    }
+}

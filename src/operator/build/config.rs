@@ -1,0 +1,129 @@
+//! The settings file of the masters: a flat mapping with flag names as keys, as `moonkeeper master --config_path` reads.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::{Value, json};
+
+use super::identity::Identity;
+use super::pod::{ADMIN_FOLDER, ADMIN_TLS_FOLDER, ETCD_CREDENTIALS_FOLDER, ETCD_TLS_FOLDER};
+use super::{BuildError, Facts};
+use crate::api::names::{
+    ADMIN_PORT, CA_KEY, CERT_KEY, HTTP_PORT, PASSWORD_KEY, PEER_PORT, PRIVATE_KEY_KEY, RPC_PORT, TOKEN_KEY,
+};
+use crate::api::{Durability, Expired, GoDuration, MasterCluster};
+use crate::replication::keys::Keys;
+
+/// The name of the file.
+pub(super) const FILE: &str = "master.yaml";
+
+/// The object with the file.
+pub(super) fn config_map(identity: &Identity, settings: &str) -> ConfigMap {
+    ConfigMap {
+        metadata: identity.metadata(identity.name.clone()),
+        data: Some(BTreeMap::from([(FILE.to_owned(), settings.to_owned())])),
+        ..ConfigMap::default()
+    }
+}
+
+/// What tells whether a pod has started with this file.
+pub(super) fn hash(settings: &str) -> String {
+    format!("{:016x}", xxhash_rust::xxh3::xxh3_64(settings.as_bytes()))
+}
+
+/// The file.
+pub(super) fn settings_file(cluster: &MasterCluster, facts: &Facts) -> Result<String, BuildError> {
+    let spec = &cluster.spec;
+    let cluster_id = cluster.cluster_id();
+    if !Keys::is_cluster_id(&cluster_id) {
+        return Err(BuildError::ClusterId(cluster_id));
+    }
+    let mut settings: BTreeMap<&str, Value> = BTreeMap::from([
+        ("enable_ha", json!(true)),
+        ("cluster_id", json!(cluster_id)),
+        ("rpc_port", json!(RPC_PORT)),
+        ("metrics_port", json!(HTTP_PORT)),
+        ("admin_port", json!(ADMIN_PORT)),
+        // The operator comes from elsewhere. NetworkPolicy and the token say who else may.
+        ("admin_host", json!("0.0.0.0")),
+        ("admin_token_file", json!(format!("{ADMIN_FOLDER}/{TOKEN_KEY}"))),
+        ("peer_port", json!(PEER_PORT)),
+        ("default_kv_lease_ttl", milliseconds("store.leaseTTL", &spec.store.lease_ttl)?),
+        ("default_kv_soft_pin_ttl", milliseconds("store.softPinTTL", &spec.store.soft_pin_ttl)?),
+        (
+            "eviction_high_watermark_ratio",
+            ratio("store.evictionHighWatermark", &spec.store.eviction_high_watermark)?,
+        ),
+        ("eviction_ratio", ratio("store.evictionRatio", &spec.store.eviction_ratio)?),
+        ("client_ttl", seconds("store.clientTTL", &spec.store.client_ttl)?),
+        ("leader_lease_ttl", milliseconds("failover.leaseTTL", &spec.failover.lease_ttl)?),
+        (
+            "keep_alive_interval",
+            milliseconds("failover.keepAliveInterval", &spec.failover.keep_alive_interval)?,
+        ),
+        (
+            "inherited_client_ttl",
+            milliseconds("failover.inheritedClientTTL", &spec.failover.inherited_client_ttl)?,
+        ),
+        (
+            "expired",
+            json!(match spec.promotion.expired {
+                Expired::Keep => "keep",
+                Expired::Evict => "evict",
+            }),
+        ),
+        (
+            "durability",
+            json!(match spec.replication.durability {
+                Durability::Strict => "strict",
+                Durability::Relaxed => "relaxed",
+            }),
+        ),
+        (
+            "lease_sync_interval",
+            milliseconds("replication.leaseSyncInterval", &spec.replication.lease_sync_interval)?,
+        ),
+    ]);
+    etcd(cluster, facts, &mut settings);
+    admin_tls(cluster, &mut settings);
+    serde_saphyr::to_string(&settings).map_err(|why| BuildError::Settings(why.to_string()))
+}
+
+fn etcd(cluster: &MasterCluster, facts: &Facts, settings: &mut BTreeMap<&str, Value>) {
+    let etcd = &cluster.spec.etcd;
+    settings.insert("etcd_endpoints", json!(etcd.endpoints.join(",")));
+    if !etcd.tls_secret_name.is_empty() {
+        settings.insert("etcd_cacert", json!(format!("{ETCD_TLS_FOLDER}/{CA_KEY}")));
+        if facts.etcd_client_certificate {
+            settings.insert("etcd_cert", json!(format!("{ETCD_TLS_FOLDER}/{CERT_KEY}")));
+            settings.insert("etcd_key", json!(format!("{ETCD_TLS_FOLDER}/{PRIVATE_KEY_KEY}")));
+        }
+    }
+    if !etcd.credentials_secret_name.is_empty() {
+        // The user comes as a variable: only Kubernetes has read the Secret.
+        settings.insert("etcd_password_file", json!(format!("{ETCD_CREDENTIALS_FOLDER}/{PASSWORD_KEY}")));
+    }
+}
+
+fn admin_tls(cluster: &MasterCluster, settings: &mut BTreeMap<&str, Value>) {
+    let folder = if cluster.spec.admin.tls_secret_name.is_empty() { ADMIN_FOLDER } else { ADMIN_TLS_FOLDER };
+    settings.insert("admin_tls_cert", json!(format!("{folder}/{CERT_KEY}")));
+    settings.insert("admin_tls_key", json!(format!("{folder}/{PRIVATE_KEY_KEY}")));
+}
+
+fn milliseconds(field: &'static str, text: &GoDuration) -> Result<Value, BuildError> {
+    let duration = text.parse().map_err(|why| BuildError::Duration { field, why })?;
+    Ok(json!(format!("{}ms", duration.as_millis())))
+}
+
+fn seconds(field: &'static str, text: &GoDuration) -> Result<Value, BuildError> {
+    let duration = text.parse().map_err(|why| BuildError::Duration { field, why })?;
+    Ok(json!(duration.as_secs()))
+}
+
+fn ratio(field: &'static str, text: &str) -> Result<Value, BuildError> {
+    match text.parse::<f64>() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(json!(share)),
+        _ => Err(BuildError::Ratio { field, text: text.to_owned() }),
+    }
+}

@@ -1,0 +1,282 @@
+//! The pod of a master.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    Affinity, Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EnvVar, EnvVarSource,
+    HTTPGetAction, ObjectFieldSelector, PodSecurityContext, PodSpec, PodTemplateSpec, Probe,
+    ResourceRequirements, SeccompProfile, SecretKeySelector, SecretVolumeSource, SecurityContext,
+    TopologySpreadConstraint, Volume, VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::identity::Identity;
+use super::typed::{typed, typed_list};
+use super::{BuildError, Facts, config};
+use crate::api::names::{
+    ADMIN_PORT, CONFIG_HASH_ANNOTATION, CONTAINER, HTTP_PORT, PEER_PORT, RPC_PORT, USERNAME_KEY, admin_secret,
+};
+use crate::api::{MasterCluster, MasterClusterSpec, PullPolicy, Spread};
+
+/// Where the settings file is.
+const CONFIG_FOLDER: &str = "/etc/moonkeeper";
+/// Where the admin Secret is.
+pub(super) const ADMIN_FOLDER: &str = "/etc/moonkeeper-admin";
+/// Where the Secret of `admin.tlsSecretName` is.
+pub(super) const ADMIN_TLS_FOLDER: &str = "/etc/moonkeeper-admin-tls";
+/// Where the Secret of `etcd.tlsSecretName` is.
+pub(super) const ETCD_TLS_FOLDER: &str = "/etc/moonkeeper-etcd-tls";
+/// Where the Secret of `etcd.credentialsSecretName` is.
+pub(super) const ETCD_CREDENTIALS_FOLDER: &str = "/etc/moonkeeper-etcd-credentials";
+
+/// Who the process runs as: nobody in particular, and not root.
+const USER: i64 = 65532;
+
+/// Files of Secrets are for the owner and the group of the process.
+const SECRET_MODE: i32 = 0o440;
+
+/// How long a pod has to hand over and end. A master gives a hand-over 10 s and its whole end 15 s.
+const GRACE_SECONDS: i64 = 30;
+
+/// The most masters that there can be. Not the number that there are: with every change of that, all pods would be out
+/// of date.
+const MOST_MASTERS: i32 = 7;
+
+/// The template that pods are made from.
+pub(super) fn template(
+    identity: &Identity,
+    cluster: &MasterCluster,
+    facts: &Facts,
+    settings: &str,
+) -> Result<PodTemplateSpec, BuildError> {
+    let spec = &cluster.spec;
+    let added = &spec.pod_template;
+    let mut labels = added.labels.clone();
+    labels.extend(identity.labels());
+    let mut annotations = added.annotations.clone();
+    annotations.insert(CONFIG_HASH_ANNOTATION.to_owned(), config::hash(settings));
+    let mut containers = vec![master(cluster, facts)?];
+    containers.extend(typed_list::<Container>("podTemplate.containers", &added.containers)?);
+    let mut volumes = volumes(identity, spec);
+    volumes.extend(typed_list::<Volume>("podTemplate.volumes", &added.volumes)?);
+    let scheduling = &spec.scheduling;
+    let affinity: Affinity = typed("scheduling.affinity", &scheduling.affinity)?;
+    let priority_class = Some(scheduling.priority_class_name.clone()).filter(|name| !name.is_empty());
+    let pod = PodSpec {
+        affinity: (affinity != Affinity::default()).then_some(affinity),
+        automount_service_account_token: Some(false),
+        containers,
+        // Variables for every Service of the namespace are of no use, and MOONKEEPER_* would be read as settings.
+        enable_service_links: Some(false),
+        image_pull_secrets: some_list(typed_list("podTemplate.imagePullSecrets", &added.image_pull_secrets)?),
+        node_selector: Some(scheduling.node_selector.clone()).filter(|labels| !labels.is_empty()),
+        priority_class_name: priority_class,
+        security_context: Some(PodSecurityContext {
+            fs_group: Some(USER),
+            run_as_group: Some(USER),
+            run_as_non_root: Some(true),
+            run_as_user: Some(USER),
+            seccomp_profile: Some(SeccompProfile {
+                type_: "RuntimeDefault".to_owned(),
+                ..SeccompProfile::default()
+            }),
+            ..PodSecurityContext::default()
+        }),
+        service_account_name: Some(identity.name.clone()),
+        termination_grace_period_seconds: Some(GRACE_SECONDS),
+        tolerations: some_list(typed_list("scheduling.tolerations", &scheduling.tolerations)?),
+        topology_spread_constraints: spread(identity, spec),
+        volumes: Some(volumes),
+        ..PodSpec::default()
+    };
+    let metadata =
+        ObjectMeta { labels: Some(labels), annotations: Some(annotations), ..ObjectMeta::default() };
+    Ok(PodTemplateSpec { metadata: Some(metadata), spec: Some(pod) })
+}
+
+fn some_list<T>(list: Vec<T>) -> Option<Vec<T>> {
+    (!list.is_empty()).then_some(list)
+}
+
+/// The container of the master.
+fn master(cluster: &MasterCluster, facts: &Facts) -> Result<Container, BuildError> {
+    let spec = &cluster.spec;
+    let mut env = vec![pod_field("POD_IP", "status.podIP"), pod_field("POD_NAME", "metadata.name")];
+    if !spec.etcd.credentials_secret_name.is_empty() {
+        env.push(from_secret("MOONKEEPER_ETCD_USER", &spec.etcd.credentials_secret_name, USERNAME_KEY));
+    }
+    env.extend(typed_list::<EnvVar>("podTemplate.env", &spec.pod_template.env)?);
+    let mut mounts = mounts(spec);
+    mounts.extend(typed_list::<VolumeMount>("podTemplate.volumeMounts", &spec.pod_template.volume_mounts)?);
+    let ports = [("rpc", RPC_PORT), ("http", HTTP_PORT), ("admin", ADMIN_PORT), ("peer", PEER_PORT)];
+    Ok(Container {
+        name: CONTAINER.to_owned(),
+        image: Some(facts.image.clone()),
+        image_pull_policy: Some(
+            match spec.image.pull_policy {
+                PullPolicy::Always => "Always",
+                PullPolicy::IfNotPresent => "IfNotPresent",
+                PullPolicy::Never => "Never",
+            }
+            .to_owned(),
+        ),
+        args: Some(vec!["master".to_owned(), format!("--config_path={CONFIG_FOLDER}/{}", config::FILE)]),
+        env: Some(env),
+        ports: Some(
+            ports
+                .iter()
+                .map(|(name, port)| ContainerPort {
+                    name: Some((*name).to_owned()),
+                    container_port: i32::from(*port),
+                    protocol: Some("TCP".to_owned()),
+                    ..ContainerPort::default()
+                })
+                .collect(),
+        ),
+        // Whether it serves or could take over at once. Not whether it leads: a standby that could is ready as well.
+        readiness_probe: Some(Probe {
+            period_seconds: Some(2),
+            timeout_seconds: Some(2),
+            failure_threshold: Some(2),
+            ..probe("/ready")
+        }),
+        // Whether its own loop still turns. Neither etcd nor the primary has a part in it: killing masters because
+        // etcd is away would make a short outage a long one. Half a minute, for a machine that is out of breath.
+        liveness_probe: Some(Probe {
+            period_seconds: Some(10),
+            timeout_seconds: Some(5),
+            failure_threshold: Some(3),
+            ..probe("/live")
+        }),
+        resources: resources(spec),
+        security_context: Some(SecurityContext {
+            allow_privilege_escalation: Some(false),
+            capabilities: Some(Capabilities {
+                drop: Some(vec!["ALL".to_owned()]),
+                ..Capabilities::default()
+            }),
+            read_only_root_filesystem: Some(true),
+            run_as_non_root: Some(true),
+            ..SecurityContext::default()
+        }),
+        // Its last words are in the status of the pod then.
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+        volume_mounts: Some(mounts),
+        ..Container::default()
+    })
+}
+
+fn probe(path: &str) -> Probe {
+    Probe {
+        http_get: Some(HTTPGetAction {
+            path: Some(path.to_owned()),
+            port: IntOrString::String("http".to_owned()),
+            scheme: Some("HTTP".to_owned()),
+            ..HTTPGetAction::default()
+        }),
+        ..Probe::default()
+    }
+}
+
+fn pod_field(name: &str, path: &str) -> EnvVar {
+    let field = ObjectFieldSelector { api_version: Some("v1".to_owned()), field_path: path.to_owned() };
+    EnvVar {
+        name: name.to_owned(),
+        value_from: Some(EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() }),
+        ..EnvVar::default()
+    }
+}
+
+fn from_secret(name: &str, secret: &str, key: &str) -> EnvVar {
+    let selector =
+        SecretKeySelector { name: secret.to_owned(), key: key.to_owned(), ..SecretKeySelector::default() };
+    EnvVar {
+        name: name.to_owned(),
+        value_from: Some(EnvVarSource { secret_key_ref: Some(selector), ..EnvVarSource::default() }),
+        ..EnvVar::default()
+    }
+}
+
+fn resources(spec: &MasterClusterSpec) -> Option<ResourceRequirements> {
+    let quantities = |amounts: &BTreeMap<String, IntOrString>| {
+        let amounts = amounts.iter().map(|(name, amount)| {
+            let text = match amount {
+                IntOrString::Int(number) => number.to_string(),
+                IntOrString::String(text) => text.clone(),
+            };
+            (name.clone(), Quantity(text))
+        });
+        Some(amounts.collect::<BTreeMap<_, _>>()).filter(|amounts| !amounts.is_empty())
+    };
+    let resources = ResourceRequirements {
+        requests: quantities(&spec.resources.requests),
+        limits: quantities(&spec.resources.limits),
+        ..ResourceRequirements::default()
+    };
+    (resources != ResourceRequirements::default()).then_some(resources)
+}
+
+/// Secrets that the user names: volume, Secret, folder.
+fn named_secrets(spec: &MasterClusterSpec) -> impl Iterator<Item = (&'static str, &str, &'static str)> {
+    [
+        ("admin-tls", spec.admin.tls_secret_name.as_str(), ADMIN_TLS_FOLDER),
+        ("etcd-tls", spec.etcd.tls_secret_name.as_str(), ETCD_TLS_FOLDER),
+        ("etcd-credentials", spec.etcd.credentials_secret_name.as_str(), ETCD_CREDENTIALS_FOLDER),
+    ]
+    .into_iter()
+    .filter(|(_, secret, _)| !secret.is_empty())
+}
+
+fn volumes(identity: &Identity, spec: &MasterClusterSpec) -> Vec<Volume> {
+    let secret = |name: &str, secret: &str| Volume {
+        name: name.to_owned(),
+        secret: Some(SecretVolumeSource {
+            secret_name: Some(secret.to_owned()),
+            default_mode: Some(SECRET_MODE),
+            ..SecretVolumeSource::default()
+        }),
+        ..Volume::default()
+    };
+    let config = Volume {
+        name: "config".to_owned(),
+        config_map: Some(ConfigMapVolumeSource {
+            name: identity.name.clone(),
+            ..ConfigMapVolumeSource::default()
+        }),
+        ..Volume::default()
+    };
+    let mut volumes = vec![config, secret("admin", &admin_secret(&identity.name))];
+    volumes.extend(named_secrets(spec).map(|(name, named, _)| secret(name, named)));
+    volumes
+}
+
+fn mounts(spec: &MasterClusterSpec) -> Vec<VolumeMount> {
+    let mount = |(name, folder): (&str, &str)| VolumeMount {
+        name: name.to_owned(),
+        mount_path: folder.to_owned(),
+        read_only: Some(true),
+        ..VolumeMount::default()
+    };
+    let own = [("config", CONFIG_FOLDER), ("admin", ADMIN_FOLDER)];
+    own.into_iter().chain(named_secrets(spec).map(|(name, _, folder)| (name, folder))).map(mount).collect()
+}
+
+/// Keeps masters apart. With at least as many domains asked for as there are masters, `Required` means one in each: with
+/// fewer, Kubernetes would count "three on one node" as even when it is the only node.
+fn spread(identity: &Identity, spec: &MasterClusterSpec) -> Option<Vec<TopologySpreadConstraint>> {
+    let (when, min_domains) = match spec.scheduling.spread {
+        Spread::None => return None,
+        Spread::Preferred => ("ScheduleAnyway", None),
+        Spread::Required => ("DoNotSchedule", Some(MOST_MASTERS)),
+    };
+    Some(vec![TopologySpreadConstraint {
+        label_selector: Some(identity.selector()),
+        max_skew: 1,
+        min_domains,
+        topology_key: spec.scheduling.topology_key.clone(),
+        when_unsatisfiable: when.to_owned(),
+        ..TopologySpreadConstraint::default()
+    }])
+}

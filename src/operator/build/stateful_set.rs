@@ -1,0 +1,39 @@
+//! The masters as a StatefulSet. Which pod is restarted when is decided by the operator, not by Kubernetes: `OnDelete`,
+//! because a rolling update in the order of ordinals would move the primary several times; `Parallel`, because a
+//! master must not wait for another one to be ready.
+
+use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec, StatefulSetUpdateStrategy};
+
+use super::identity::Identity;
+use super::{BuildError, Facts, pod};
+use crate::api::MasterCluster;
+use crate::api::names::headless_service;
+
+/// How many old templates Kubernetes keeps, to look at.
+const HISTORY: i32 = 5;
+
+/// The masters.
+pub(super) fn stateful_set(
+    identity: &Identity,
+    cluster: &MasterCluster,
+    facts: &Facts,
+    settings: &str,
+) -> Result<StatefulSet, BuildError> {
+    Ok(StatefulSet {
+        metadata: identity.metadata(identity.name.clone()),
+        spec: Some(StatefulSetSpec {
+            replicas: Some(cluster.spec.replicas),
+            service_name: Some(headless_service(&identity.name)),
+            pod_management_policy: Some("Parallel".to_owned()),
+            update_strategy: Some(StatefulSetUpdateStrategy {
+                type_: Some("OnDelete".to_owned()),
+                ..StatefulSetUpdateStrategy::default()
+            }),
+            revision_history_limit: Some(HISTORY),
+            selector: identity.selector(),
+            template: pod::template(identity, cluster, facts, settings)?,
+            ..StatefulSetSpec::default()
+        }),
+        ..StatefulSet::default()
+    })
+}

@@ -1,0 +1,308 @@
+//! Which of several operators may write: the holder of a Lease in Kubernetes.
+//!
+//! A Lease counts as abandoned when its record has not changed for as long as it lasts, by the clock of the one who
+//! looks: wall clocks of two machines are never compared. The holder counts from the moment it *asked* to renew, and
+//! stops writing well before others may take over, whatever the API server answers meanwhile.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::metrics::Metrics;
+
+/// How long a record lasts, how long its holder may write after it was renewed, how often it is renewed. The second
+/// leaves others a margin that covers a request under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// Until others may take over.
+    pub lasts: Duration,
+    /// Until the holder stops writing.
+    pub writable: Duration,
+    /// Between two renewals, and between two looks at somebody else's.
+    pub interval: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            lasts: Duration::from_secs(15),
+            writable: Duration::from_secs(10),
+            interval: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Whether this process may write, and until when unless the Lease is renewed.
+#[derive(Clone, Debug)]
+pub struct Right(watch::Receiver<Option<Instant>>);
+
+impl Right {
+    /// For a process that runs without a Lease: always.
+    #[must_use]
+    pub fn unconditional() -> (watch::Sender<Option<Instant>>, Self) {
+        // A century from now; `Instant` has no end that could be named.
+        let (sender, receiver) =
+            watch::channel(Some(Instant::now() + Duration::from_secs(100 * 365 * 86_400)));
+        (sender, Self(receiver))
+    }
+
+    /// Whether it may write now.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.0.borrow().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Waits until it may write.
+    pub async fn gained(&mut self) {
+        if self.0.wait_for(|until| until.is_some_and(|until| Instant::now() < until)).await.is_err() {
+            // Nobody can give the right any more.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits until it may no longer write.
+    pub async fn lost(&mut self) {
+        loop {
+            let until = *self.0.borrow_and_update();
+            let Some(until) = until.filter(|until| Instant::now() < *until) else { return };
+            tokio::select! {
+                changed = self.0.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep_until(until) => {}
+            }
+        }
+    }
+}
+
+/// What to do about a Lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Decision {
+    /// There is none: make it.
+    Create,
+    /// It is ours: renew it.
+    Renew,
+    /// It is nobody's, or its holder has not been heard of for too long: take it.
+    TakeOver,
+    /// It is another's.
+    Wait,
+}
+
+/// Decides about a Lease whose record has not changed for `unchanged`.
+fn decide(seen: Option<&LeaseSpec>, me: &str, unchanged: Duration, ours: Timing) -> Decision {
+    let Some(seen) = seen else { return Decision::Create };
+    match seen.holder_identity.as_deref() {
+        None | Some("") => Decision::TakeOver,
+        Some(holder) if holder == me => Decision::Renew,
+        Some(_) => {
+            // Its holder decides how long it lasts.
+            let lasts = seen.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+            let lasts = lasts.map_or(ours.lasts, Duration::from_secs);
+            if unchanged >= lasts { Decision::TakeOver } else { Decision::Wait }
+        }
+    }
+}
+
+/// The record that is to be written.
+fn record(seen: Option<&LeaseSpec>, me: &str, decision: Decision, now: Timestamp, ours: Timing) -> LeaseSpec {
+    let now = MicroTime(now);
+    let before = seen.cloned().unwrap_or_default();
+    let renewed = decision == Decision::Renew;
+    let transitions = before.lease_transitions.unwrap_or_default();
+    LeaseSpec {
+        acquire_time: if renewed { before.acquire_time } else { Some(now.clone()) },
+        holder_identity: Some(me.to_owned()),
+        lease_duration_seconds: i32::try_from(ours.lasts.as_secs()).ok(),
+        lease_transitions: Some(if renewed || seen.is_none() { transitions } else { transitions + 1 }),
+        renew_time: Some(now),
+        ..before
+    }
+}
+
+/// One who wants to hold a Lease.
+pub struct Candidate {
+    api: Api<Lease>,
+    name: String,
+    me: String,
+    timing: Timing,
+    metrics: Metrics,
+    /// The record as last seen, and since when it has been the same.
+    seen: Option<(LeaseSpec, Instant)>,
+}
+
+impl Candidate {
+    /// One called `me` for the Lease `name`.
+    #[must_use]
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        name: &str,
+        me: &str,
+        timing: Timing,
+        metrics: Metrics,
+    ) -> Self {
+        let api = Api::namespaced(client, namespace);
+        Self { api, name: name.to_owned(), me: me.to_owned(), timing, metrics, seen: None }
+    }
+
+    /// The right that goes with the Lease, and the work that gets and keeps it until `stop`.
+    pub fn start(
+        mut self,
+        mut stop: watch::Receiver<bool>,
+    ) -> (Right, impl Future<Output = ()> + Send + 'static) {
+        let (sender, receiver) = watch::channel(None);
+        (Right(receiver), async move { self.hold(&sender, &mut stop).await })
+    }
+
+    async fn hold(&mut self, right: &watch::Sender<Option<Instant>>, stop: &mut watch::Receiver<bool>) {
+        loop {
+            let asked = Instant::now();
+            // An attempt that takes longer than the interval is worth no more than none.
+            let attempt = timeout(self.timing.interval, self.attempt()).await;
+            match attempt {
+                Ok(Ok(true)) => {
+                    let until = asked + self.timing.writable;
+                    if right.borrow().is_none() {
+                        tracing::info!(lease = self.name, me = self.me, "got the lease, and may write");
+                    }
+                    right.send_replace(Some(until));
+                }
+                Ok(Ok(false)) => {
+                    if right.send_replace(None).is_some() {
+                        tracing::warn!(lease = self.name, "lost the lease to another");
+                    }
+                }
+                // The right runs out by itself.
+                Ok(Err(error)) => tracing::warn!(lease = self.name, %error, "cannot renew the lease"),
+                Err(_) => tracing::warn!(lease = self.name, "no answer about the lease"),
+            }
+            if right.borrow().is_some_and(|until| until <= Instant::now()) {
+                right.send_replace(None);
+                tracing::warn!(lease = self.name, "the lease was not renewed in time");
+            }
+            self.metrics.leads(right.borrow().is_some());
+            tokio::select! {
+                () = sleep(self.timing.interval) => {}
+                _ = stop.wait_for(|stop| *stop) => break,
+            }
+        }
+        // Nothing is written from here on, so that whoever comes next need not wait.
+        if right.send_replace(None).is_some()
+            && let Err(error) = self.release().await
+        {
+            tracing::warn!(lease = self.name, %error, "cannot give the lease back");
+        }
+    }
+
+    /// Looks at the Lease and writes it if it may; whether it is ours now.
+    async fn attempt(&mut self) -> kube::Result<bool> {
+        let found = self.api.get_opt(&self.name).await?;
+        let spec = found.as_ref().map(|lease| lease.spec.clone().unwrap_or_default());
+        let now = Instant::now();
+        self.seen = match (spec.clone(), self.seen.take()) {
+            (Some(spec), Some((before, since))) if before == spec => Some((spec, since)),
+            (spec, _) => spec.map(|spec| (spec, now)),
+        };
+        let unchanged = self.seen.as_ref().map_or(Duration::ZERO, |(_, since)| now - *since);
+        let decision = decide(spec.as_ref(), &self.me, unchanged, self.timing);
+        let spec = record(spec.as_ref(), &self.me, decision, Timestamp::now(), self.timing);
+        let written = match (decision, found) {
+            (Decision::Wait, _) => return Ok(false),
+            (_, None) => {
+                let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
+                self.api.create(&PostParams::default(), &Lease { metadata, spec: Some(spec) }).await
+            }
+            // With the version that was seen: if somebody else was quicker, it is refused.
+            (_, Some(found)) => {
+                let lease = Lease { spec: Some(spec), ..found };
+                self.api.replace(&self.name, &PostParams::default(), &lease).await
+            }
+        };
+        match written {
+            Ok(lease) => {
+                self.metrics.wrote_lease();
+                self.seen = lease.spec.map(|spec| (spec, now));
+                Ok(true)
+            }
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn release(&mut self) -> kube::Result<()> {
+        let Some(mut lease) = self.api.get_opt(&self.name).await? else { return Ok(()) };
+        let spec = lease.spec.get_or_insert_default();
+        if spec.holder_identity.as_deref() != Some(&self.me) {
+            return Ok(());
+        }
+        spec.holder_identity = None;
+        self.api.replace(&self.name, &PostParams::default(), &lease).await?;
+        self.metrics.wrote_lease();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held_by(holder: &str, seconds: i32) -> LeaseSpec {
+        LeaseSpec {
+            holder_identity: Some(holder.into()),
+            lease_duration_seconds: Some(seconds),
+            lease_transitions: Some(3),
+            acquire_time: Some(MicroTime(Timestamp::UNIX_EPOCH)),
+            ..LeaseSpec::default()
+        }
+    }
+
+    #[test]
+    fn only_an_abandoned_lease_is_taken() {
+        let ours = Timing::default();
+        let after = |lease: &LeaseSpec, seconds| decide(Some(lease), "a", Duration::from_secs(seconds), ours);
+        assert_eq!(decide(None, "a", Duration::ZERO, ours), Decision::Create);
+        assert_eq!(after(&held_by("a", 15), 0), Decision::Renew);
+        assert_eq!(after(&held_by("b", 15), 14), Decision::Wait);
+        assert_eq!(after(&held_by("b", 15), 15), Decision::TakeOver);
+        // The holder's word counts, not ours.
+        assert_eq!(after(&held_by("b", 60), 59), Decision::Wait);
+        assert_eq!(after(&held_by("", 15), 0), Decision::TakeOver);
+        assert_eq!(after(&LeaseSpec::default(), 0), Decision::TakeOver);
+    }
+
+    #[test]
+    fn a_transition_is_counted_when_the_holder_changes() {
+        let now = Timestamp::from_second(1000).unwrap();
+        let ours = Timing::default();
+        let renewed = record(Some(&held_by("a", 15)), "a", Decision::Renew, now, ours);
+        assert_eq!(renewed.lease_transitions, Some(3));
+        assert_eq!(renewed.acquire_time, Some(MicroTime(Timestamp::UNIX_EPOCH)));
+        assert_eq!(renewed.renew_time, Some(MicroTime(now)));
+        let taken = record(Some(&held_by("b", 15)), "a", Decision::TakeOver, now, ours);
+        assert_eq!((taken.lease_transitions, taken.holder_identity.as_deref()), (Some(4), Some("a")));
+        assert_eq!(taken.acquire_time, Some(MicroTime(now)));
+        assert_eq!(record(None, "a", Decision::Create, now, ours).lease_transitions, Some(0));
+    }
+
+    #[tokio::test]
+    async fn the_right_ends_by_itself_or_when_it_is_taken() {
+        let (sender, receiver) = watch::channel(None);
+        let mut right = Right(receiver);
+        assert!(!right.holds());
+        sender.send_replace(Some(Instant::now() + Duration::from_millis(20)));
+        right.gained().await;
+        right.lost().await;
+        assert!(!right.holds());
+        // What has run out is not gained again before it is renewed.
+        assert!(timeout(Duration::from_millis(1), right.gained()).await.is_err());
+        sender.send_replace(Some(Instant::now() + Duration::from_secs(3600)));
+        assert!(right.holds());
+        sender.send_replace(None);
+        right.lost().await;
+        assert!(!right.holds());
+    }
+}

@@ -1,0 +1,142 @@
+//! Looks at everything that a pass is about. Only this step and the last ones hold a client.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::attendant::Attendant;
+use super::caches::Caches;
+use super::observed::{Call, EtcdSight, Observed, PodFacts, PodTrouble, StatefulSetFacts};
+use super::sight::Sight;
+use crate::api::MasterCluster;
+use crate::api::names::{CONTAINER, FINALIZER, ROLE_LABEL};
+
+/// The label that the StatefulSet controller puts on pods.
+const REVISION_LABEL: &str = "controller-revision-hash";
+
+/// Puts together what is known. `etcd` is the way there, or why there is none.
+#[must_use]
+pub fn observe(
+    cluster: &MasterCluster,
+    caches: &Caches,
+    etcd: &Result<Arc<Attendant>, EtcdSight>,
+    now: Timestamp,
+) -> Observed {
+    let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+    let set = caches.stateful_sets.named(&namespace, &name);
+    let calls = etcd.as_ref().ok().map(|attendant| attendant.calls.lock().clone());
+    let (switchover, promotion, deletion, deletion_attempts) = match calls {
+        Some(calls) => (calls.switchover, calls.promotion, calls.deletion, calls.deletion_attempts),
+        None => (Call::Idle, None, Call::Idle, 0),
+    };
+    Observed {
+        now,
+        generation: cluster.metadata.generation,
+        deleted_at: cluster.metadata.deletion_timestamp.as_ref().map(|time| time.0),
+        finalizer: cluster.finalizers().iter().any(|finalizer| finalizer == FINALIZER),
+        status: cluster.status.clone().unwrap_or_default(),
+        etcd: match etcd {
+            Ok(attendant) => match attendant.sight() {
+                Sight::NotYet => EtcdSight::NotYet,
+                Sight::Current { view, .. } => EtcdSight::Current(view),
+                Sight::Lost { why } => EtcdSight::Lost { why },
+            },
+            Err(sight) => sight.clone(),
+        },
+        stateful_set: set.as_deref().map(set_facts),
+        pods: caches.pods.of_cluster(&namespace, &name).iter().map(|pod| pod_facts(pod)).collect(),
+        switchover,
+        promotion,
+        deletion,
+        deletion_attempts,
+    }
+}
+
+fn set_facts(set: &StatefulSet) -> StatefulSetFacts {
+    StatefulSetFacts {
+        // Kubernetes fills it in; one is what it means by nothing.
+        replicas: set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1),
+        // Before its controller has looked at the newest generation, what it says is about an older one.
+        update_revision: set
+            .status
+            .as_ref()
+            .filter(|status| status.observed_generation >= set.metadata.generation)
+            .and_then(|status| status.update_revision.clone()),
+        deleted: set.metadata.deletion_timestamp.is_some(),
+    }
+}
+
+fn pod_facts(pod: &Pod) -> PodFacts {
+    let status = pod.status.as_ref();
+    let condition = |kind: &str| {
+        status
+            .and_then(|it| it.conditions.as_ref()?.iter().find(|condition| condition.type_ == kind).cloned())
+    };
+    PodFacts {
+        name: pod.name_any(),
+        uid: pod.uid().unwrap_or_default(),
+        ip: status.and_then(|status| status.pod_ip.clone()).filter(|ip| !ip.is_empty()),
+        node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+        role: pod.labels().get(ROLE_LABEL).cloned(),
+        ready: condition("Ready").is_some_and(|condition| condition.status == "True"),
+        deleted: pod.metadata.deletion_timestamp.is_some(),
+        revision: pod.labels().get(REVISION_LABEL).cloned(),
+        trouble: container(pod).and_then(container_trouble).or_else(|| {
+            let unscheduled = condition("PodScheduled").filter(|condition| condition.status == "False")?;
+            Some(PodTrouble {
+                reason: unscheduled.reason.unwrap_or_else(|| "Unschedulable".to_owned()),
+                message: unscheduled.message.unwrap_or_else(|| "there is no node for it".to_owned()),
+                stalled: false,
+            })
+        }),
+    }
+}
+
+fn container(pod: &Pod) -> Option<&ContainerStatus> {
+    let all = pod.status.as_ref()?.container_statuses.as_ref()?;
+    all.iter().find(|container| container.name == CONTAINER)
+}
+
+/// Why the master does not run, as its node says.
+fn container_trouble(container: &ContainerStatus) -> Option<PodTrouble> {
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
+    let reason = waiting.reason.clone()?;
+    let said = waiting.message.clone().unwrap_or_default();
+    let (stalled, message) = match reason.as_str() {
+        "ErrImagePull"
+        | "ImagePullBackOff"
+        | "InvalidImageName"
+        | "ErrImageNeverPull"
+        | "RegistryUnavailable" => (true, format!("the image {} cannot be had: {said}", container.image)),
+        "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
+            (true, format!("it cannot be started: {said}"))
+        }
+        "CrashLoopBackOff" => (true, last_words(container, &said)),
+        _ => return None,
+    };
+    // These take turns while a node tries again: a condition that did the same would be written all the time.
+    let reason = match reason.as_str() {
+        "ErrImagePull" => "ImagePullBackOff".to_owned(),
+        _ => reason,
+    };
+    Some(PodTrouble { reason, message, stalled })
+}
+
+/// What a container that ends again and again has said last.
+fn last_words(container: &ContainerStatus, said: &str) -> String {
+    let last = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+    match last {
+        Some(last) => {
+            let words = last.message.as_deref().map(str::trim).filter(|words| !words.is_empty());
+            format!(
+                "it ends with code {} again and again{}",
+                last.exit_code,
+                words.map_or_else(String::new, |words| format!(": {words}"))
+            )
+        }
+        None => format!("it ends again and again: {said}"),
+    }
+}

@@ -1,0 +1,150 @@
+//! What a pass says about the cluster: a pure function of what was observed, planned and done. The status is written on
+//! every way out of a pass, and only if it says something new: how far members are moves all the time, and is written
+//! along with what matters.
+
+pub mod conditions;
+pub mod events;
+mod members;
+mod news;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::api::names::pod_selector;
+use crate::api::{
+    LeaderStatus, MasterClusterSpec, MasterClusterStatus, OplogStatus, Phase, SwitchoverResult,
+};
+use crate::operator::observed::Observed;
+use crate::operator::plan::Plan;
+use crate::operator::view::View;
+
+pub use news::is_news;
+
+/// What came of a pass besides what was planned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// What went wrong, the first thing first.
+    pub failure: Option<Failure>,
+    /// The last record that is durable, if etcd said so.
+    pub durable_prefix: Option<u64>,
+}
+
+/// What went wrong in a pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// In one CamelCase word.
+    pub reason: &'static str,
+    /// For people.
+    pub message: String,
+    /// Whether it needs somebody: another spec, another right.
+    pub stalled: bool,
+}
+
+/// The status after a pass.
+#[must_use]
+pub fn status(
+    name: &str,
+    spec: &MasterClusterSpec,
+    observed: &Observed,
+    plan: &Plan,
+    outcome: &Outcome,
+) -> MasterClusterStatus {
+    let before = &observed.status;
+    let members = members::members(observed, outcome.durable_prefix);
+    let view = observed.etcd.view();
+    let leader = leader(observed, view);
+    let count = |count: usize| i32::try_from(count).ok();
+    let set = observed.stateful_set.as_ref();
+    let updated =
+        observed.pods.iter().filter(|pod| set.is_some_and(|set| pod.revision == set.update_revision));
+    let standbys = members.iter().filter(|member| member.role == "standby");
+    // Of a standby that has not said how far it is nothing is known: then there is no largest lag.
+    let lags: Option<Vec<i64>> = standbys.map(|member| member.lag).collect();
+    let serving = leader.as_ref().and_then(|leader| members.iter().find(|member| member.name == leader.name));
+    let conditions = conditions::conditions(spec, observed, plan, outcome);
+    MasterClusterStatus {
+        observed_generation: observed.generation,
+        phase: Some(phase(spec, observed, plan, outcome, &conditions)),
+        // What was last known stays while etcd does not answer; the condition says that it is old.
+        term: match view {
+            Some(view) => view.leader.as_ref().and_then(|it| i64::try_from(it.term.0).ok()).or(before.term),
+            None => before.term,
+        },
+        version: serving.and_then(|member| member.version.clone()).or_else(|| before.version.clone()),
+        leader,
+        replicas: count(observed.pods.len()),
+        ready_replicas: count(observed.pods.iter().filter(|pod| pod.ready).count()),
+        caught_up_replicas: view.and_then(|_| count(conditions::caught_up_standbys(observed).len())),
+        updated_replicas: set.and_then(|_| count(updated.count())),
+        selector: Some(pod_selector(name)),
+        lag: view.and(lags).and_then(|lags| lags.into_iter().max()),
+        oplog: match outcome.durable_prefix {
+            Some(last) => Some(OplogStatus { durable_prefix: i64::try_from(last).ok() }),
+            None => before.oplog.clone(),
+        },
+        members,
+        last_failover: plan.last_failover.clone(),
+        last_switchover: plan.last_switchover.clone(),
+        conditions: conditions::merged(&before.conditions, conditions, observed),
+    }
+}
+
+fn leader(observed: &Observed, view: Option<&View>) -> Option<LeaderStatus> {
+    let before = observed.status.leader.clone();
+    let Some(view) = view else { return before };
+    let leader = view.leader.as_ref()?;
+    let now = LeaderStatus {
+        name: leader.value.name.clone(),
+        address: view.serving.clone().unwrap_or_else(|| leader.value.addresses.rpc.clone()),
+        since: Some(Time(observed.now)),
+    };
+    let same_term = observed.status.term.and_then(|term| u64::try_from(term).ok()) == Some(leader.term.0);
+    match before {
+        Some(before) if same_term && before.name == now.name => {
+            Some(LeaderStatus { since: before.since, ..now })
+        }
+        _ => Some(now),
+    }
+}
+
+fn phase(
+    spec: &MasterClusterSpec,
+    observed: &Observed,
+    plan: &Plan,
+    outcome: &Outcome,
+    conditions: &[conditions::Said],
+) -> Phase {
+    let is = |kind: &str, value: &str| conditions.iter().any(|it| it.kind == kind && it.value == value);
+    let switching = plan.last_switchover.as_ref().is_some_and(|it| it.result == SwitchoverResult::Pending);
+    if observed.deleted_at.is_some() {
+        Phase::Deleting
+    } else if spec.suspend {
+        Phase::Suspended
+    } else if is(conditions::STALLED, conditions::TRUE) {
+        Phase::Stalled
+    } else if switching {
+        Phase::SwitchingOver
+    } else if is(conditions::AVAILABLE, conditions::TRUE) {
+        if is(conditions::READY, conditions::TRUE) && all_caught_up(spec, observed) {
+            Phase::Serving
+        } else {
+            Phase::Degraded
+        }
+    } else if outcome.failure.is_some() {
+        Phase::Pending
+    } else if observed.etcd.view().is_none() {
+        // Whether somebody serves is not known: what was last known stays.
+        observed.status.phase.unwrap_or(Phase::Pending)
+    } else {
+        // Nobody has served yet as long as the first primary is still on its way.
+        match observed.status.phase {
+            None | Some(Phase::Pending | Phase::Starting) => Phase::Starting,
+            Some(_) if observed.status.term.is_none() => Phase::Starting,
+            Some(_) => Phase::NoPrimary,
+        }
+    }
+}
+
+fn all_caught_up(spec: &MasterClusterSpec, observed: &Observed) -> bool {
+    let standbys = conditions::caught_up_standbys(observed).len();
+    i32::try_from(standbys).is_ok_and(|standbys| standbys + 1 >= spec.replicas)
+}

@@ -1,0 +1,55 @@
+//! Every master in the status: the pods that there are, with what the members in them say.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::api::MemberStatus;
+use crate::api::names::ROLE_UNKNOWN;
+use crate::operator::observed::Observed;
+use crate::operator::plan::leadership;
+
+/// The members, by name.
+pub(super) fn members(observed: &Observed, durable: Option<u64>) -> Vec<MemberStatus> {
+    let Some(view) = observed.etcd.view() else {
+        // Nothing new is known of them but where they are.
+        let before = |name: &str| observed.status.members.iter().find(|member| member.name == name).cloned();
+        return observed
+            .pods
+            .iter()
+            .map(|pod| {
+                let blank = || MemberStatus {
+                    name: pod.name.clone(),
+                    role: ROLE_UNKNOWN.into(),
+                    ..Default::default()
+                };
+                MemberStatus { node: pod.node.clone(), ..before(&pod.name).unwrap_or_else(blank) }
+            })
+            .collect();
+    };
+    let number = |number: u64| i64::try_from(number).ok();
+    observed
+        .pods
+        .iter()
+        .map(|pod| {
+            let said = view.members.get(&pod.name).and_then(|member| member.value.as_ref());
+            let said = said.filter(|said| observed.pod_of(&said.name, &said.addresses.rpc).is_some());
+            let role = leadership::role(observed, view, pod);
+            let lag = said.and_then(|said| {
+                // What it wrote last is up to two seconds old. One that says it has everything is not behind.
+                if said.caught_up {
+                    Some(0)
+                } else {
+                    durable.map(|durable| durable.saturating_sub(said.applied))
+                }
+            });
+            MemberStatus {
+                name: pod.name.clone(),
+                node: pod.node.clone(),
+                role: role.to_owned(),
+                applied: said.and_then(|said| number(said.applied)),
+                lag: lag.and_then(number),
+                version: said.map(|said| said.version.clone()),
+                last_seen: said.map(|_| Time(observed.now)),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,222 @@
+//! The process: ports, the Lease, and the controller as long as the Lease is held.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::{applier, controller};
+use kube::{Client, Config};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tokio_stream::{Stream, StreamExt};
+
+use super::apply::Writer;
+use super::caches::Caches;
+use super::health::{self, Ready};
+use super::lease::{Candidate, Right, Timing};
+use super::metrics::Metrics;
+use super::reconcile::{Context, after_failure, reconcile};
+use crate::api::MasterCluster;
+use crate::api::names::FIELD_MANAGER;
+use crate::master::http::server;
+use crate::master::settings::HttpLimits;
+use crate::master::settings::ha::Listen;
+
+/// The name of the Lease.
+const LEASE: &str = "moonkeeper-operator";
+
+/// So many clusters are looked at at once. More wait for their turn; each takes some ten milliseconds.
+const AT_ONCE: u16 = 32;
+
+/// What the operator is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The namespace whose clusters it looks after; all if none is given.
+    pub namespace: Option<String>,
+    /// Where it runs itself, and keeps its Lease; what the kubeconfig says if none is given.
+    pub own_namespace: Option<String>,
+    /// Its name among operators.
+    pub identity: String,
+    /// Whether it writes only while it holds the Lease.
+    pub elect: bool,
+    /// Where metrics are.
+    pub metrics: Listen,
+    /// Where health is.
+    pub health: Listen,
+}
+
+/// Why the operator cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// It does not know where Kubernetes is.
+    #[error("cannot find Kubernetes: {0}")]
+    Config(#[from] kube::config::InferConfigError),
+    /// It cannot speak to it.
+    #[error("cannot speak to Kubernetes: {0}")]
+    Client(#[from] kube::Error),
+    /// A port could not be opened.
+    #[error(transparent)]
+    Bind(#[from] io::Error),
+    /// Two metrics have one name.
+    #[error("cannot count: {0}")]
+    Metrics(#[from] prometheus::Error),
+}
+
+/// Runs until `stop` turns true, then gives the Lease back.
+///
+/// # Errors
+///
+/// If it cannot begin.
+pub async fn run(settings: &Settings, mut stop: watch::Receiver<bool>) -> Result<(), RunError> {
+    let metrics = Metrics::new()?;
+    let ready = Ready::default();
+    let health = server::bind(&settings.health.host, settings.health.port).await?;
+    let numbers = server::bind(&settings.metrics.host, settings.metrics.port).await?;
+    tracing::info!(health = %health.local_addr()?, metrics = %numbers.local_addr()?, "listening");
+    let config = Config::infer().await?;
+    let own_namespace = settings.own_namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+    let client = Client::try_from(config)?;
+
+    let mut tasks = JoinSet::new();
+    // Kubernetes and Prometheus, and a person now and then.
+    let limits = HttpLimits { max_connections: 64, header_timeout: Duration::from_secs(5) };
+    tasks.spawn(server::serve(health, health::health(&ready), limits, stop.clone()));
+    tasks.spawn(server::serve(numbers, health::metrics(&metrics), limits, stop.clone()));
+    let (stop_lease, lease_stopped) = watch::channel(false);
+    // Held as long as this runs, so that a right without a Lease never ends.
+    let (_forever, mut right) = if settings.elect {
+        let candidate = Candidate::new(
+            client.clone(),
+            &own_namespace,
+            LEASE,
+            &settings.identity,
+            Timing::default(),
+            metrics.clone(),
+        );
+        let (right, keeping) = candidate.start(lease_stopped);
+        tasks.spawn(keeping);
+        (None, right)
+    } else {
+        metrics.leads(true);
+        let (sender, right) = Right::unconditional();
+        (Some(sender), right)
+    };
+    let operator = Operator {
+        client,
+        namespace: settings.namespace.clone(),
+        own_namespace,
+        identity: settings.identity.clone(),
+        metrics,
+        ready,
+    };
+    // One that waits for the Lease is as ready as it can be.
+    operator.ready.set(true);
+    loop {
+        tokio::select! {
+            () = right.gained() => {}
+            () = stopped(&mut stop) => break,
+        }
+        operator.lead(right.clone(), stop.clone()).await;
+        if *stop.borrow() {
+            break;
+        }
+        // What runs out is renewed or taken by another within the time that this leaves.
+        right.lost().await;
+    }
+    // Only when nothing is written any more.
+    stop_lease.send_replace(true);
+    tasks.join_all().await;
+    Ok(())
+}
+
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // An error means that whoever could say so is gone: the same word.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+struct Operator {
+    client: Client,
+    namespace: Option<String>,
+    own_namespace: String,
+    identity: String,
+    metrics: Metrics,
+    ready: Ready,
+}
+
+impl Operator {
+    /// Looks after clusters until the right to is lost or the process is to stop.
+    async fn lead(&self, right: Right, mut stop: watch::Receiver<bool>) {
+        self.ready.set(false);
+        let (wake, woken) = mpsc::unbounded_channel();
+        // Everything in here ends when this returns.
+        let mut watches = JoinSet::new();
+        let caches = Caches::start(&self.client, self.namespace.as_deref(), &wake, &mut watches);
+        let mut lost = right.clone();
+        tokio::select! {
+            () = caches.are_filled() => {}
+            () = lost.lost() => return,
+            () = stopped(&mut stop) => return,
+        }
+        self.ready.set(true);
+        let reporter =
+            Reporter { controller: FIELD_MANAGER.to_owned(), instance: Some(self.identity.clone()) };
+        let clusters = caches.clusters.store();
+        let context = Arc::new(Context {
+            writer: Arc::new(Writer::new(self.client.clone(), right, self.metrics.clone())),
+            caches,
+            wake,
+            recorder: Recorder::new(self.client.clone(), reporter),
+            namespace: self.own_namespace.clone(),
+            attendants: Mutex::new(HashMap::new()),
+            written: Mutex::new(HashMap::new()),
+        });
+        let passes = applier(
+            |cluster, context| Box::pin(reconcile(cluster, context)),
+            after_failure,
+            context,
+            clusters,
+            until_stopped(woken, stop, &mut watches),
+            controller::Config::default().concurrency(AT_ONCE),
+        );
+        let mut passes = std::pin::pin!(passes);
+        loop {
+            tokio::select! {
+                // Failures were told where they were met; and who is woken for a cluster that is gone sleeps on.
+                pass = passes.next() => if pass.is_none() {
+                    return;
+                },
+                () = lost.lost() => {
+                    tracing::warn!("no longer looking after clusters");
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Who is woken, until the process is to stop: then no pass begins any more, and those under way come to their end.
+fn until_stopped(
+    mut woken: mpsc::UnboundedReceiver<ObjectRef<MasterCluster>>,
+    mut stop: watch::Receiver<bool>,
+    tasks: &mut JoinSet<()>,
+) -> impl Stream<Item = Result<ObjectRef<MasterCluster>, Infallible>> + use<> {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    tasks.spawn(async move {
+        loop {
+            let next = tokio::select! {
+                next = woken.recv() => next,
+                () = stopped(&mut stop) => return,
+            };
+            if next.is_none_or(|next| sender.send(Ok(next)).is_err()) {
+                return;
+            }
+        }
+    });
+    UnboundedReceiverStream::new(receiver)
+}

@@ -1,0 +1,135 @@
+//! Watches the keys of one cluster in etcd. One watcher for each cluster: it reads all keys, then follows their
+//! changes; whenever the watch breaks it reads again. What it sees is always either current or said to be lost, so
+//! that nobody takes an old view for the present one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep};
+
+use super::view::View;
+use crate::coordination::etcd::Etcd;
+use crate::coordination::types::{Failure, Get, KeyRange, Request, Response, WatchEvent, WatchRequest};
+use crate::replication::batch::Latest;
+use crate::replication::keys::Keys;
+
+/// How long a read of a cluster's keys may take.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How soon a failed read is made again.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Most keys that a cluster has: seven members and a few more. Above that it is not a cluster of ours.
+const MAX_KEYS: u64 = 1000;
+
+/// What is known of a cluster's keys.
+#[derive(Clone, Debug, Default)]
+pub enum Sight {
+    /// Nothing was heard yet.
+    #[default]
+    NotYet,
+    /// This is what they say now.
+    Current {
+        /// The keys.
+        view: Arc<View>,
+        /// When the last news came.
+        since: Instant,
+    },
+    /// etcd does not answer.
+    Lost {
+        /// What happens when it is asked.
+        why: String,
+    },
+}
+
+/// Tells of a cluster's keys until nobody listens any more. `news` is called after every change that somebody should
+/// act on, and when etcd is lost and found.
+///
+/// `place` names the etcd for people.
+pub async fn watch(etcd: Etcd, keys: Keys, place: String, sight: watch::Sender<Sight>, news: impl Fn()) {
+    while !sight.is_closed() {
+        match read(&etcd, &keys).await {
+            Ok(view) => {
+                publish(&sight, Arc::new(view.clone()), &news);
+                follow(&etcd, &keys, view, &sight, &news).await;
+            }
+            Err(failure) => {
+                let why = format!("{place} cannot be read: {failure}");
+                let was_lost = matches!(&*sight.borrow(), Sight::Lost { .. });
+                if !was_lost {
+                    tracing::warn!(%why, "the keys of a cluster cannot be read");
+                }
+                sight.send_replace(Sight::Lost { why });
+                if !was_lost {
+                    news();
+                }
+                sleep(RETRY).await;
+            }
+        }
+    }
+}
+
+/// Reads all keys but the log.
+async fn read(etcd: &Etcd, keys: &Keys) -> Result<View, Failure> {
+    let get = Get { limit: MAX_KEYS, ..Get::all(keys.cluster()) };
+    match etcd.call(Request::Get(get), READ_TIMEOUT).await? {
+        Response::Got { revision, page } => Ok(View::read(keys, revision, &page.entries)),
+        other => Err(Failure::Unknown(format!("it answered {other:?}"))),
+    }
+}
+
+/// Follows the changes until the watch ends.
+async fn follow(etcd: &Etcd, keys: &Keys, mut view: View, sight: &watch::Sender<Sight>, news: &impl Fn()) {
+    let request = WatchRequest { range: keys.cluster(), from_revision: view.revision + 1, deletions: true };
+    let mut events: mpsc::Receiver<WatchEvent> = etcd.watch(request);
+    loop {
+        let event = tokio::select! {
+            event = events.recv() => event,
+            () = sight.closed() => return,
+        };
+        match event {
+            Some(WatchEvent::Changes { revision, changes }) => {
+                view.change(keys, revision, &changes);
+                publish(sight, Arc::new(view.clone()), news);
+            }
+            Some(WatchEvent::Progress { .. }) => {}
+            Some(WatchEvent::Compacted { .. }) | None => return,
+            Some(WatchEvent::Broken(why)) => {
+                tracing::debug!(%why, "a watch of a cluster's keys broke");
+                return;
+            }
+        }
+    }
+}
+
+fn publish(sight: &watch::Sender<Sight>, view: Arc<View>, news: &impl Fn()) {
+    let mut is_news = true;
+    sight.send_modify(|sight| {
+        let since = match &*sight {
+            Sight::Current { view: before, since } if !view.is_news_to(before) => {
+                is_news = false;
+                *since
+            }
+            _ => Instant::now(),
+        };
+        *sight = Sight::Current { view, since };
+    });
+    if is_news {
+        news();
+    }
+}
+
+/// The last record that is durable; `None` if there is no log yet.
+pub async fn durable_prefix(etcd: &Etcd, keys: &Keys, within: Duration) -> Result<Option<u64>, Failure> {
+    let get = Get::all(KeyRange::key(keys.latest()));
+    match etcd.call(Request::Get(get), within).await? {
+        Response::Got { page, .. } => match page.entries.first() {
+            None => Ok(None),
+            Some(entry) => Latest::from_bytes(&entry.value)
+                .map(|latest| Some(latest.last.0))
+                .map_err(|why| Failure::Unknown(why.to_string())),
+        },
+        other => Err(Failure::Unknown(format!("it answered {other:?}"))),
+    }
+}

@@ -1,0 +1,293 @@
+//! What is handed to Kubernetes: the definition of MasterCluster, and the objects that are made for one. The files
+//! beside this one are what is expected; `MOONKEEPER_BLESS=1 cargo test --test kubernetes_objects` writes them anew.
+
+// A test fails by panicking.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::Secret;
+use moonkeeper::api::MasterCluster;
+use moonkeeper::master::flags::{self, Parsed};
+use moonkeeper::master::settings::ha::{Durability, Expired};
+use moonkeeper::master::settings::{HaSettings, Settings};
+use moonkeeper::operator::build::{AdminCredentials, BuildError, Certificate, Facts, Objects, objects};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// A version that no operator has.
+const IMAGE: &str = "ghcr.io/moonkeeper/moonkeeper:9.8.7";
+
+fn file(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn case(name: &str) -> MasterCluster {
+    let text = std::fs::read_to_string(file(&format!("tests/objects/cases/{name}.yaml"))).unwrap();
+    serde_saphyr::from_str(&text).unwrap()
+}
+
+fn pem(what: &str) -> String {
+    format!("-----BEGIN {what}-----\n")
+}
+
+fn facts() -> Facts {
+    Facts {
+        image: IMAGE.to_owned(),
+        operator_namespace: "moonkeeper-system".to_owned(),
+        admin: AdminCredentials {
+            token: "a-token-of-some-length".to_owned(),
+            certificate: Some(Certificate {
+                ca: pem("CERTIFICATE"),
+                cert: pem("CERTIFICATE"),
+                key: pem("PRIVATE KEY"),
+            }),
+        },
+        etcd_client_certificate: false,
+    }
+}
+
+/// The case with this name, with what is known there.
+fn built(name: &str) -> Objects {
+    let cluster = case(name);
+    let mut facts = facts();
+    if name == "production" {
+        facts.image = "registry.example:5000/moonkeeper:1.2.3".to_owned();
+        facts.etcd_client_certificate = true;
+        facts.admin.certificate = None;
+    }
+    objects(&cluster, &facts).unwrap()
+}
+
+const CASES: [&str; 3] = ["minimal", "production", "bare"];
+
+/// All objects as one file for `kubectl apply`.
+fn text(objects: Objects) -> String {
+    let Objects {
+        service_account,
+        config_map,
+        admin_secret,
+        headless_service,
+        leader_service,
+        masters_service,
+        pod_disruption_budget,
+        network_policy,
+        stateful_set,
+    } = objects;
+    let mut parts = vec![
+        yaml(&service_account),
+        yaml(&config_map),
+        yaml(&admin_secret),
+        yaml(&headless_service),
+        yaml(&leader_service),
+        yaml(&masters_service),
+        yaml(&pod_disruption_budget),
+    ];
+    parts.extend(network_policy.iter().map(yaml));
+    parts.push(yaml(&stateful_set));
+    parts.join("---\n")
+}
+
+fn yaml(object: &impl Serialize) -> String {
+    serde_saphyr::to_string(object).unwrap()
+}
+
+/// Fails if the file is not what it should be, or writes it if that was asked for.
+fn expect(path: &str, text: &str) {
+    let path = file(path);
+    if std::env::var_os("MOONKEEPER_BLESS").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    let same = kept.lines().zip(text.lines()).take_while(|(kept, new)| kept == new).count();
+    assert!(
+        kept == text,
+        "{} is not what it should be from line {} on: {:?}, not {:?}; MOONKEEPER_BLESS=1 writes it anew",
+        path.display(),
+        same + 1,
+        text.lines().nth(same),
+        kept.lines().nth(same),
+    );
+}
+
+#[test]
+fn the_definition_is_what_the_command_prints() {
+    expect("crds/masterclusters.moonkeeper.dev.yaml", &moonkeeper::cli::crd::text().unwrap());
+}
+
+#[test]
+fn the_definition_fits_into_the_annotation_of_a_plain_apply() {
+    // `kubectl apply` keeps the whole object as JSON in an annotation; all annotations together have 256 KiB.
+    let size = serde_json::to_vec(&moonkeeper::api::crd()).unwrap().len();
+    assert!(size < 64 << 10, "{size} bytes");
+}
+
+#[test]
+fn objects_are_those_that_are_expected() {
+    for name in CASES {
+        expect(&format!("tests/objects/expected/{name}.yaml"), &text(built(name)));
+    }
+}
+
+#[test]
+fn objects_do_not_name_the_version_of_the_operator() {
+    for name in CASES {
+        let text = text(built(name));
+        let version = env!("CARGO_PKG_VERSION");
+        assert!(!text.contains(version), "{name} names {version}");
+    }
+}
+
+#[test]
+fn every_object_has_the_owner_and_the_label_that_it_is_found_by() {
+    for name in CASES {
+        for part in text(built(name)).split("---\n") {
+            let object: Value = serde_saphyr::from_str(part).unwrap();
+            let metadata = &object["metadata"];
+            assert_eq!(metadata["ownerReferences"][0]["uid"], json!("11111111-2222-3333-4444-555555555555"));
+            assert_eq!(metadata["ownerReferences"][0]["controller"], json!(true));
+            assert_eq!(metadata["labels"]["app.kubernetes.io/managed-by"], json!("moonkeeper-operator"));
+            assert_eq!(metadata["namespace"], json!("team"));
+        }
+    }
+}
+
+/// What the master makes of the settings file of a case, in the pod that is made for it.
+fn settings(name: &str) -> Settings {
+    let objects = built(name);
+    let pod = objects.stateful_set.spec.unwrap().template.spec.unwrap();
+    let file = objects.config_map.data.unwrap()["master.yaml"].clone();
+    let env = pod.containers[0].env.as_ref().unwrap().iter().map(|variable| {
+        let value = match variable.name.as_str() {
+            "POD_IP" => "10.1.2.3".to_owned(),
+            "POD_NAME" => format!("{name}-0"),
+            "MOONKEEPER_ETCD_USER" => "root".to_owned(),
+            _ => variable.value.clone().unwrap(),
+        };
+        (variable.name.clone(), value)
+    });
+    let read = |path: &str| match path {
+        "/etc/moonkeeper/master.yaml" => Ok(file.clone()),
+        _ => Err(std::io::Error::from(std::io::ErrorKind::NotFound)),
+    };
+    let args = pod.containers[0].args.as_ref().unwrap();
+    assert_eq!(args[0], "master");
+    match flags::parse(&args[1..], &env.collect::<Vec<_>>(), &read).unwrap() {
+        Parsed::Run { settings, warnings } => {
+            assert!(warnings.is_empty(), "{warnings:?}");
+            *settings
+        }
+        Parsed::Print(text) => panic!("{text}"),
+    }
+}
+
+fn ha(settings: &Settings) -> &HaSettings {
+    settings.ha.as_ref().unwrap()
+}
+
+#[test]
+fn the_master_takes_its_settings_file() {
+    let minimal = settings("minimal");
+    assert_eq!(minimal.cluster_id, "team-demo");
+    assert_eq!(ha(&minimal).member_name, "minimal-0");
+    assert_eq!(ha(&minimal).advertise.host.as_deref(), Some("10.1.2.3"));
+    assert_eq!(ha(&minimal).etcd.endpoints, ["http://etcd.team:2379"]);
+    assert_eq!(ha(&minimal).durability, Durability::Strict);
+    assert!(ha(&minimal).admin.token_file.is_some() && ha(&minimal).admin.tls.is_some());
+
+    let production = settings("production");
+    let ms = |duration: std::time::Duration| duration.as_millis();
+    assert_eq!(production.cluster_id, "prod_cache");
+    assert_eq!(ms(production.objects.lease_ttl), 5_000);
+    assert_eq!(ms(ha(&production).leader_lease_ttl), 10_000);
+    assert_eq!(ms(ha(&production).keep_alive_interval), 1_500);
+    assert_eq!(ms(ha(&production).inherited_client_ttl), 180_000);
+    assert_eq!(ms(ha(&production).lease_sync_interval), 500);
+    assert_eq!(ha(&production).expired, Expired::Evict);
+    assert!(matches!(ha(&production).durability, Durability::Relaxed { .. }));
+    let etcd = &ha(&production).etcd;
+    assert_eq!(etcd.endpoints, ["https://etcd-0.etcd:2379", "https://etcd-1.etcd:2379"]);
+    assert_eq!(etcd.user.as_ref().map(|(name, _)| name.as_str()), Some("root"));
+    assert!(etcd.identity.is_some() && ha(&production).admin.tls.is_some());
+    assert!((production.eviction.high_watermark_ratio - 0.95).abs() < 1e-9);
+
+    let bare = settings("bare");
+    assert!(ha(&bare).etcd.ca.is_some() && ha(&bare).etcd.identity.is_none());
+    assert!(ha(&bare).admin.tls.is_some());
+}
+
+#[test]
+fn the_defaults_of_the_resource_are_those_of_the_master() {
+    let read = |_: &str| Err(std::io::Error::from(std::io::ErrorKind::NotFound));
+    let args = ["--enable_ha", "--etcd_endpoints=etcd.team:2379", "--cluster_id=team-demo"];
+    let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+    let env =
+        [("POD_IP", "10.1.2.3"), ("POD_NAME", "minimal-0")].map(|(name, value)| (name.into(), value.into()));
+    let Parsed::Run { settings: mut own, .. } = flags::parse(&args, &env, &read).unwrap() else {
+        panic!("no settings")
+    };
+    let from_resource = settings("minimal");
+    // Only the admin API is set up differently in a pod.
+    own.ha.as_mut().unwrap().admin = ha(&from_resource).admin.clone();
+    assert_eq!(*own, from_resource);
+}
+
+#[test]
+fn another_setting_is_another_template() {
+    let hash = |cluster: &MasterCluster| {
+        let set = objects(cluster, &facts()).unwrap().stateful_set;
+        set.spec.unwrap().template.metadata.unwrap().annotations.unwrap()["moonkeeper.dev/config-hash"]
+            .clone()
+    };
+    let before = case("minimal");
+    let mut after = before.clone();
+    assert_eq!(hash(&before), hash(&after));
+    after.spec.store.lease_ttl = "11s".into();
+    assert_ne!(hash(&before), hash(&after));
+    // Another number of masters is none.
+    let mut more = before.clone();
+    more.spec.replicas = 5;
+    let template =
+        |cluster: &MasterCluster| objects(cluster, &facts()).unwrap().stateful_set.spec.unwrap().template;
+    assert_eq!(template(&before), template(&more));
+    let mut required = before.clone();
+    required.spec.scheduling.spread = moonkeeper::api::Spread::Required;
+    more.spec.scheduling.spread = moonkeeper::api::Spread::Required;
+    assert_eq!(template(&required), template(&more));
+}
+
+#[test]
+fn what_cannot_be_built_is_told() {
+    let message = |change: &dyn Fn(&mut MasterCluster)| {
+        let mut cluster = case("minimal");
+        change(&mut cluster);
+        objects(&cluster, &facts()).unwrap_err().to_string()
+    };
+    let bad = |text: &str| moonkeeper::api::GoDuration::from(text);
+    assert_eq!(
+        message(&|cluster| cluster.spec.store.lease_ttl = bad("soon")),
+        "spec.store.leaseTTL: 'soon' is not a duration like 500ms, 10s or 1h30m"
+    );
+    assert_eq!(
+        message(&|cluster| cluster.spec.store.eviction_ratio = "NaN".into()),
+        "spec.store.evictionRatio: 'NaN' is not a number between 0 and 1"
+    );
+    assert_eq!(
+        message(&|cluster| cluster.spec.pod_template.env = vec![json!({"name": "A", "valu": "b"})]),
+        "spec.podTemplate.env[0]: there is no field valu"
+    );
+    assert!(
+        message(&|cluster| cluster.metadata.namespace = Some("n".repeat(60))).contains("set spec.clusterId")
+    );
+    let mut nobody = case("minimal");
+    nobody.metadata.uid = None;
+    assert_eq!(objects(&nobody, &facts()), Err(BuildError::NoIdentity("uid")));
+}
+
+#[test]
+fn secrets_are_not_printed() {
+    let text = format!("{:?}", facts());
+    assert!(!text.contains("a-token"), "{text}");
+    let Secret { data, .. } = built("minimal").admin_secret;
+    assert_eq!(data.unwrap()["token"].0, b"a-token-of-some-length");
+}
