@@ -2,10 +2,10 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help up test quick lint bench soak setup-build setup-test clean
+.PHONY: help up test quick lint bench soak e2e image playground playground-down setup-build setup-test clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
 
 up: ## three masters on this machine, in the foreground (ARGS go to `moonkeeper up`)
 	@scripts/up $(ARGS)
@@ -25,10 +25,22 @@ bench: ## this master beside the reference (ARGS)
 soak: ## fuzzers and real clients for SOAK_SECONDS each (3600)
 	@scripts/soak
 
+e2e: ## the operator on a real Kubernetes: kind where Docker is, else one of our own (ARGS go to pytest)
+	@scripts/e2e $(ARGS)
+
+image: ## the container image: docker, podman, buildah, or an archive (ARGS)
+	@scripts/image $(ARGS)
+
+playground: ## a Kubernetes on this machine with an operator and three masters, left running
+	@scripts/playground up
+
+playground-down: ## end it
+	@scripts/playground down
+
 setup-build: ## check tools and disk space, install Debian packages
 	@scripts/setup-build
 
-setup-test: ## setup-build, then the Mooncake package, etcd and cargo-deny into the cache folder
+setup-test: ## setup-build, then the Mooncake package, etcd, Kubernetes and cargo-deny into the cache folder
 	@scripts/setup-test
 
 clean: ## remove what cargo built here (the cache folder's target)

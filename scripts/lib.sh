@@ -6,8 +6,9 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${MOONKEEPER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/moonkeeper}
 
-# The versions that everything is tested with. Those of Python packages and of etcd stand in their own lock files.
+# The versions that everything is tested with. Those of Python packages and of Go modules stand in their own lock files.
 cargo_deny_version=0.20.2
+kubernetes_version=$(awk '$1 == "k8s.io/kubernetes" { print substr($2, 2) }' "$root/scripts/kubernetes/control/go.mod")
 etcd_version=$(awk '$1 == "go.etcd.io/etcd/server/v3" { print substr($2, 2) }' "$root/scripts/etcd/go.mod")
 mooncake_version=$(sed -n 's/^mooncake-transfer-engine-non-cuda==//p' "$root/scripts/requirements.txt")
 
@@ -34,6 +35,10 @@ etcd_folder() {
 etcd_debian_folder() {
   printf '%s/etcd-debian-%s-%s' "$cache" "$(. /etc/os-release && printf '%s' "${VERSION_ID:-none}")" \
     "$(short_hash "$root/scripts/install-etcd-debian")"
+}
+kubernetes_folder() {
+  printf '%s/kubernetes-%s-%s' "$cache" "$kubernetes_version" \
+    "$(short_hash "$root"/scripts/kubernetes/*/{go.mod,go.sum} "$root/scripts/kubernetes/dns/main.go" "$root/scripts/install-kubernetes")"
 }
 cargo_deny_folder() { printf '%s/cargo-deny-%s' "$cache" "$cargo_deny_version"; }
 
@@ -97,6 +102,14 @@ need_packages() {
   [[ -f /usr/include/google/protobuf/descriptor.proto ]] || packages+=(libprotobuf-dev)
   # Tests that cut networks make namespaces with it.
   command -v ip >/dev/null || packages+=(iproute2)
+  # The nodes of the test cluster (tests/cluster).
+  command -v containerd >/dev/null || packages+=(containerd)
+  command -v runc >/dev/null || packages+=(runc)
+  command -v iptables >/dev/null || packages+=(iptables)
+  [[ -x /usr/lib/cni/bridge ]] || packages+=(containernetworking-plugins)
+  # Its first container is written in C, and static.
+  command -v gcc >/dev/null || packages+=(gcc)
+  [[ -f $(gcc -print-file-name=libc.a 2>/dev/null) ]] || packages+=(libc6-dev)
   ((${#packages[@]})) || return 0
   if ((EUID != 0)); then
     sudo -n true 2>/dev/null ||
@@ -137,6 +150,8 @@ export_test_environment() {
   export ETCD_BIN ETCDCTL_BIN
   ETCD_BIN=$(etcd_folder)/bin/etcd
   ETCDCTL_BIN=$(etcd_folder)/bin/etcdctl
+  export CLUSTER_BIN
+  CLUSTER_BIN=${CLUSTER_BIN:-$(kubernetes_folder)/bin}
   export ETCD_DEBIAN_BIN
   ETCD_DEBIAN_BIN=$(etcd_debian_folder)/bin/etcd
   export MOONKEEPER_BIN=${MOONKEEPER_BIN:-$(built debug)}
