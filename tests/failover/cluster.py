@@ -96,6 +96,10 @@ class Master:
         with self.host.inside(), _opener.open(request, timeout=60) as answer:
             return json.loads(answer.read())
 
+    def status(self):
+        """How it says that it stands (ours only)."""
+        return json.loads(self.http("/api/v1/status"))
+
     def digest(self):
         """(last record applied, digest of the state) (ours only); None when it does not answer."""
         found = self.http("/api/v1/digest")
@@ -133,6 +137,10 @@ class Masters:
         self.all = [Master(self.kind, f"master-{n}", folder, host, flags) for n, host in enumerate(hosts)]
         for each in self.all:
             each.start()
+
+    @property
+    def compares_digests(self):
+        return self.kind == OURS
 
     @property
     def addresses(self):

@@ -30,6 +30,9 @@ REST_SECONDS = 0.02
 class Actor:
     """One thread of work on keys of its own. Subclasses say how to put, remove, read."""
 
+    # Seconds between two steps, for a scene that lasts long: everything that was written is read again at its end.
+    pace = 0
+
     def __init__(self, name, seed, history, published):
         self.name, self.history, self.published = name, history, published
         self.random = random.Random(f"{seed} {name}")
@@ -73,6 +76,7 @@ class Actor:
         while not stop.is_set():
             try:
                 self.step()
+                stop.wait(self.pace)
             except NotSent:
                 stop.wait(REST_SECONDS)
 
@@ -103,21 +107,26 @@ class RawActor(Actor):
         self.note_put(operation, OK if isinstance(ended, Ok) else UNKNOWN)
 
     def put_batch(self, count=None):
-        keys = self.new_keys(count or self.batch)
+        started = self.start_batch(count or self.batch)
+        if started:
+            self.end_batch(started)
+
+    def start_batch(self, count):
+        """The puts that got their place; `end_batch` ends them."""
+        keys = self.new_keys(count)
         operations = [self.history.begin(self.name, PUT, key) for key in keys]
         sizes = [OBJECT_BYTES] * len(keys)
         answers = self._ask(operations, "BatchPutStart", self.client, keys, sizes, self.plan, TENANT)
-        if answers is None:
-            return
         started = []
-        for operation, answer in zip(operations, answers):
+        for operation, answer in zip(operations, answers or []):
             if isinstance(answer, Ok):
                 operation.ranges = operation.value = places(answer.value)
                 started.append(operation)
             else:
                 self._not_started(operation, answer)
-        if not started:
-            return
+        return started
+
+    def end_batch(self, started):
         metas = [meta(each.key) for each in started]
         answers = self._ask(started, "BatchPutEnd", self.client, metas, ALL, TENANT)
         for operation, answer in zip(started, answers or []):

@@ -22,6 +22,11 @@ class Host:
     def __init__(self, address="127.0.0.1", namespace=None):
         self.address, self.namespace = address, namespace
 
+    @property
+    def network(self):
+        """The file that stands for its network; None for this machine's own."""
+        return f"/run/netns/{self.namespace}" if self.namespace else None
+
     def wrap(self, command):
         """The command, run on this host. `ip` replaces itself with it, so that signals reach it."""
         return ["ip", "netns", "exec", self.namespace, *command] if self.namespace else command
@@ -29,10 +34,10 @@ class Host:
     @contextlib.contextmanager
     def inside(self):
         """Sockets that the calling thread opens meanwhile belong to this host."""
-        if not self.namespace:
+        if not self.network:
             yield
             return
-        with open("/proc/thread-self/ns/net") as home, open(f"/run/netns/{self.namespace}") as there:
+        with open("/proc/thread-self/ns/net") as home, open(self.network) as there:
             _enter(there)
             try:
                 yield

@@ -1,0 +1,100 @@
+"""What goes wrong in a cluster. Each fault is a generator: it does the harm, yields the moment at which it struck, and is
+resumed to repair what does not repair itself."""
+
+import time
+
+from clusters import CONTINUE, KILL, STOP
+from waiting import wait_until
+
+# A node is called NotReady after 20 s of silence in the local cluster, 40 s elsewhere.
+NODE_SECONDS = 120
+
+
+def process_killed(scene):
+    """SIGKILL of the primary's process; its pod stays, and the container is started again."""
+    process = scene.cluster.process(scene.masters.wait_until_serving().pod)
+    struck = time.monotonic()
+    process(KILL)
+    yield struck
+
+
+def pod_deleted(scene):
+    """The primary's pod deleted, as by hand or by a drain: it is asked to end first."""
+    yield _delete(scene)
+
+
+def pod_deleted_at_once(scene):
+    """The primary's pod deleted with no grace: it is killed."""
+    yield _delete(scene, "--grace-period=0", "--force")
+
+
+def _delete(scene, *options):
+    victim = scene.masters.wait_until_serving()
+    struck = time.monotonic()
+    scene.cluster.kubectl("delete", "pod", victim.name, "-n", scene.masters.namespace, "--wait=false", *options)
+    return struck
+
+
+def node_cut(scene):
+    """The primary's node off the network, until another leads; then it comes back."""
+    victim = move_off(scene, scene.cluster.stable_node)
+    struck = time.monotonic()
+    scene.cluster.cut(victim.node)
+    try:
+        scene.masters.wait_for_another(victim)
+        yield struck
+    finally:
+        scene.cluster.heal(victim.node)
+    ready = ["wait", "--for=condition=Ready", f"node/{victim.node}", f"--timeout={NODE_SECONDS}s"]
+    scene.cluster.kubectl(*ready)
+
+
+def move_off(scene, node):
+    """The primary, on another node than the one that must not be cut off."""
+    for _ in range(5):
+        primary = scene.masters.wait_until_serving()
+        if primary.node != node:
+            return primary
+        _delete(scene)
+        scene.masters.wait_for_another(primary)
+        scene.masters.wait_until_redundant()
+    raise AssertionError(f"the primary is on {node} again and again")
+
+
+def api_stopped(seconds):
+    """The API server away, and the primary's process killed meanwhile: masters need nobody to choose another."""
+
+    def fault(scene):
+        process = scene.cluster.process(scene.masters.wait_until_serving().pod)
+        scene.cluster.stop_api()
+        try:
+            struck = time.monotonic()
+            process(KILL)
+            time.sleep(seconds)
+        finally:
+            scene.cluster.start_api()
+        answers = ["get", "--raw", "/readyz"]
+        ready = lambda: scene.cluster.kubectl(*answers, check=False).returncode == 0  # noqa: E731
+        wait_until(ready, "the API server", NODE_SECONDS)
+        yield struck
+
+    fault.__name__ = f"API server stopped for {seconds} s, primary killed"
+    return fault
+
+
+def etcd_stopped(seconds):
+    """The masters' etcd stopped: nothing can be acknowledged until it is back."""
+
+    def fault(scene):
+        [pod] = scene.cluster.list("pods", "-n", scene.masters.namespace, "-l", "app=etcd")
+        process = scene.cluster.process(pod)
+        struck = time.monotonic()
+        process(STOP)
+        try:
+            time.sleep(seconds)
+        finally:
+            process(CONTINUE)
+        yield struck
+
+    fault.__name__ = f"etcd stopped for {seconds} s"
+    return fault

@@ -1,0 +1,103 @@
+"""Objects that the scenarios need besides ours, as Python values; JSON is YAML."""
+
+import json
+
+from images import ETCD
+
+
+def text(*objects):
+    """For `kubectl apply -f -`."""
+    return "\n---\n".join(map(json.dumps, objects))
+
+
+def etcd(node=None, name="etcd"):
+    """One etcd with its data in the pod, which outlives its container; on a node that is never cut off."""
+    urls = ["--listen-client-urls=http://0.0.0.0:2379", f"--advertise-client-urls=http://{name}:2379"]
+    flags = ["--data-dir=/data/etcd", *urls]
+    container = {
+        "name": "etcd",
+        "image": ETCD,
+        "imagePullPolicy": "IfNotPresent",
+        "args": [*flags, "--log-level=warn"],
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": 2379}, "periodSeconds": 1},
+    }
+    pod = {
+        "automountServiceAccountToken": False,
+        # Variables that the programs would take for settings of theirs.
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 1,
+        "securityContext": {"runAsNonRoot": True, "fsGroup": 65532},
+        "containers": [container],
+        "volumes": [{"name": "data", "emptyDir": {}}],
+    }
+    if node:
+        pod["nodeSelector"] = {"kubernetes.io/hostname": node}
+    return [
+        service(name, {"app": "etcd"}, client=2379),
+        {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": {"name": name},
+            "spec": {
+                "replicas": 1,
+                "serviceName": name,
+                "selector": {"matchLabels": {"app": "etcd"}},
+                "template": {"metadata": {"labels": {"app": "etcd"}}, "spec": pod},
+            },
+        },
+    ]
+
+
+def service(name, selector, headless=False, **ports):
+    spec = {"selector": selector, "ports": [{"name": each, "port": port} for each, port in ports.items()]}
+    if headless:
+        spec |= {"clusterIP": "None", "publishNotReadyAddresses": True}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+
+
+def masters_by_hand(image, cluster_id, count=3):
+    """Masters that replicate through etcd, without an operator."""
+    labels = {"app": "masters"}
+
+    def field(name, path):
+        return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+    flags = ["--enable_ha=true", "--etcd_endpoints=etcd:2379", f"--cluster_id={cluster_id}", "--member_name=$(POD_NAME)"]
+    container = {
+        "name": "master",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": ["master", *flags],
+        "env": [field("POD_NAME", "metadata.name"), field("POD_IP", "status.podIP")],
+        "readinessProbe": {"httpGet": {"path": "/ready", "port": 9003}, "periodSeconds": 1},
+        "securityContext": {"readOnlyRootFilesystem": True, "allowPrivilegeEscalation": False},
+    }
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": labels},
+    }
+    pod = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {"runAsNonRoot": True},
+        "topologySpreadConstraints": [spread],
+        "containers": [container],
+    }
+    return [
+        service("masters", labels, headless=True, rpc=50051),
+        {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": {"name": "masters"},
+            "spec": {
+                "replicas": count,
+                "serviceName": "masters",
+                "podManagementPolicy": "Parallel",
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": pod},
+            },
+        },
+    ]

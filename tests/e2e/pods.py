@@ -1,0 +1,153 @@
+"""Masters that run in pods, seen from outside: who serves, how far the others are, what they hold.
+
+Nothing here asks the operator: what it says about the masters is compared with this.
+"""
+
+import base64
+import json
+import urllib.error
+import urllib.request
+
+from waiting import wait_until
+
+RPC_PORT, HTTP_PORT = 50051, 9003
+CALL_SECONDS = 5
+# Bounds a hang. A pod on a loaded machine may need a quarter of a minute to be there again.
+SERVE_SECONDS = 120
+_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def fetch(host, url, data=None):
+    """The text that a server inside the cluster answers; None when it does not."""
+    try:
+        with host.inside(), _opener.open(urllib.request.Request(url, data), timeout=CALL_SECONDS) as answer:
+            return answer.read().decode()
+    except (OSError, urllib.error.URLError):
+        return None
+
+
+class Etcd:
+    """The etcd that the masters use, by the address of its Service."""
+
+    def __init__(self, cluster, namespace, service="etcd"):
+        self.host = cluster.host
+        self.name = f"{service}.{namespace}.svc:2379"
+        address = cluster.get("service", service, "-n", namespace)["spec"]["clusterIP"]
+        self.endpoint = f"{address}:2379"
+
+    def values(self, key, prefix=False):
+        """What is under a key, or under all that begin with it; None when etcd does not answer."""
+        body = {"key": _encode(key.encode())}
+        if prefix:
+            # The end of the range is the key with its last byte raised.
+            body["range_end"] = _encode(key[:-1].encode() + bytes([key.encode()[-1] + 1]))
+        answer = fetch(self.host, f"http://{self.endpoint}/v3/kv/range", json.dumps(body).encode())
+        if answer is None:
+            return None
+        return {_decode(each["key"]): _decode(each.get("value", "")) for each in json.loads(answer).get("kvs", [])}
+
+    def get(self, key):
+        return (self.values(key) or {}).get(key)
+
+
+def _encode(data):
+    return base64.b64encode(data).decode()
+
+
+def _decode(text):
+    return base64.b64decode(text).decode(errors="replace")
+
+
+class PodMaster:
+    """One pod with a master in it, as it was when it was looked up."""
+
+    def __init__(self, cluster, pod):
+        self.host, self.pod = cluster.host, pod
+        self.name, self.node = pod["metadata"]["name"], pod["spec"].get("nodeName")
+        self.uid, self.labels = pod["metadata"]["uid"], pod["metadata"].get("labels", {})
+        self.ip = pod["status"].get("podIP")
+
+    def http(self, path):
+        return fetch(self.host, f"http://{self.ip}:{HTTP_PORT}{path}") if self.ip else None
+
+    def status(self):
+        """What the master says about itself; None when it does not answer."""
+        found = self.http("/api/v1/status")
+        return found and json.loads(found)
+
+    def segments(self):
+        found = self.http("/get_segments_detail")
+        return sorted(each["segment_name"] for each in json.loads(found)["segments"]) if found else []
+
+    def digest(self):
+        """(last record applied, digest of the state); None when it does not answer."""
+        found = self.http("/api/v1/digest")
+        return found and (json.loads(found)["applied"], json.loads(found)["digest"])
+
+
+class PodMasters:
+    """The masters of one cluster id, by the labels of their pods."""
+
+    compares_digests = True
+
+    def __init__(self, cluster, namespace, selector, cluster_id, etcd, count=3):
+        self.cluster, self.namespace, self.selector = cluster, namespace, selector
+        self.cluster_id, self.etcd, self.count = cluster_id, etcd, count
+
+    def all(self):
+        """Those that are there and not about to go."""
+        found = self.cluster.list("pods", "-n", self.namespace, "-l", self.selector)
+        alive = (each for each in found if "deletionTimestamp" not in each["metadata"])
+        return [PodMaster(self.cluster, each) for each in alive]
+
+    @property
+    def addresses(self):
+        return [(each.ip, RPC_PORT) for each in self.all() if each.ip]
+
+    def view(self):
+        """What clients are told: the address of the primary, or None."""
+        return self.etcd.get(f"mooncake-store/{self.cluster_id}/master_view")
+
+    def primary(self):
+        """The master that clients are told, or None."""
+        view = self.view()
+        return next((each for each in self.all() if view and each.ip == view.rpartition(":")[0]), None)
+
+    def wait_until_serving(self, seconds=SERVE_SECONDS):
+        """The primary, once it says itself that it serves."""
+
+        def serving():
+            primary = self.primary()
+            health = primary and primary.http("/health")
+            return primary if health and json.loads(health).get("service_ready") else None
+
+        return wait_until(serving, f"a primary that serves in {self.namespace}", seconds)
+
+    def wait_for_another(self, old, seconds=SERVE_SECONDS):
+        """Until a pod other than `old` serves."""
+
+        def another():
+            primary = self.primary()
+            return primary is not None and primary.uid != old.uid
+
+        wait_until(another, f"another primary than {old.name}", seconds)
+        return self.wait_until_serving(seconds)
+
+    def wait_until_redundant(self, seconds=SERVE_SECONDS):
+        """Until all masters are there, and every standby could take over without losing anything."""
+
+        def ready():
+            masters = self.all()
+            return len(masters) == self.count and all(each.http("/ready") for each in masters)
+
+        wait_until(ready, f"{self.count} masters that are ready in {self.namespace}", seconds)
+
+    def digests(self):
+        """The digest of every master, all at one and the same record."""
+
+        def alike():
+            found = {each.name: each.digest() for each in self.all()}
+            applied = {each and each[0] for each in found.values()}
+            return {name: each[1] for name, each in found.items()} if len(applied) == 1 and None not in applied else None
+
+        return wait_until(alike, "all masters to have applied the same records", SERVE_SECONDS)

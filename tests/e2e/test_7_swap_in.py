@@ -1,0 +1,42 @@
+"""What runs a mooncake_master today goes on with our image; and masters replicate without an operator."""
+
+import pytest
+
+import faults
+from checker import summary
+from clients import Client
+from images import MOONKEEPER
+from manifests import masters_by_hand
+from operators import TREE
+from pods import RPC_PORT
+from space import SEGMENT_BYTES
+
+
+@pytest.mark.scenario("7", "an existing mooncake_master Deployment with only its image changed")
+def test_an_existing_deployment(space, row):
+    space.kubectl("apply", "-f", TREE / "manifests/examples/swap-in.yaml")
+    space.wait_for("deployment/mooncake-master")
+    name = f"mooncake-master.{space.name}.svc.cluster.local"
+    client = Client(space.folder / "client.log", wrap=space.cluster.host.wrap)
+    try:
+        metadata = f"http://{name}:8080/metadata"
+        address = space.cluster.host.address
+        assert client.setup(address, metadata, SEGMENT_BYTES, SEGMENT_BYTES, "tcp", "", f"{name}:{RPC_PORT}") == 0
+        values = {f"key-{number}": bytes([number]) * 10_000 for number in range(50)}
+        for key, value in values.items():
+            assert client.put(key, value) == 0
+        assert {key: client.get(key) for key in values} == values
+        row.acknowledged, row.lost = len(values), 0
+    finally:
+        client.kill()
+
+
+@pytest.mark.scenario("7", "masters set up by hand without an operator: the primary's process killed")
+def test_masters_by_hand(space, row):
+    etcd = space.start_etcd()
+    space.apply(*masters_by_hand(MOONKEEPER, "by-hand"))
+    scene = space.scene(space.masters("app=masters", "by-hand", etcd))
+    done = scene.round(faults.process_killed)
+    row.measured(done)
+    assert not done.violations, summary(done.violations)
+    assert done.acknowledged > 100, "not much was tested"

@@ -1,0 +1,48 @@
+"""An etcd for masters, in a process of its own, that can be stopped and started again."""
+
+import os
+import subprocess
+
+import processes
+from ports import free_port
+from waiting import wait_until
+
+
+class Etcd:
+    """One member, with its data in `folder`."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.port, self._peer_port = free_port(), free_port()
+        self.endpoint = f"http://127.0.0.1:{self.port}"
+        self._starts = 0
+        self.start()
+
+    def start(self):
+        peer = f"http://127.0.0.1:{self._peer_port}"
+        command = [os.environ["ETCD_BIN"], "--name", "m", "--data-dir", str(self.folder / "etcd")]
+        command += ["--listen-client-urls", self.endpoint, "--advertise-client-urls", self.endpoint]
+        command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
+        command += ["--initial-cluster", f"m={peer}", "--unsafe-no-fsync", "--log-level", "warn"]
+        self._process = processes.spawn(command, self.folder / f"etcd-{self._starts}.log")
+        self._starts += 1
+        wait_until(lambda: self._run("endpoint", "health", check=False).returncode == 0, "etcd to be healthy")
+
+    def stop(self):
+        processes.kill(self._process)
+
+    end = stop
+
+    def keys(self, prefix="mooncake-store/"):
+        """All keys that start with `prefix`."""
+        return self._run("get", "--prefix", "--keys-only", prefix).stdout.split()
+
+    def get(self, key):
+        return self._run("get", "--print-value-only", key).stdout.strip()
+
+    def put(self, key, value):
+        self._run("put", key, value)
+
+    def _run(self, *words, check=True):
+        command = [os.environ["ETCDCTL_BIN"], f"--endpoints={self.endpoint}", *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=check)

@@ -1,0 +1,203 @@
+"""Labels, status and records follow the primaries of real masters."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def test_from_nothing_to_serving(operator, space):
+    space.make()
+    space.wait_phase("Starting")
+    assert space.status()["observedGeneration"] == 1
+    assert space.condition("Available")["reason"] == "NoPrimary"
+    space.make_pods()
+    space.wait_status(lambda status: status.get("replicas") == 3, "three pods")
+    assert set(space.roles().values()) <= {"unknown"}
+    space.start_masters()
+    space.wait_phase("Serving")
+    primary = space.wait_labelled()
+    status = space.status()
+    assert status["leader"]["name"] == primary
+    assert (status["caughtUpReplicas"], status["readyReplicas"], status["lag"]) == (2, 3, 0)
+    assert sorted(space.roles().values()) == ["primary", "standby", "standby"]
+    conditions = {each["type"]: each["status"] for each in status["conditions"]}
+    assert conditions == {
+        "Ready": "True",
+        "Available": "True",
+        "Redundant": "True",
+        "Progressing": "False",
+        "Stalled": "False",
+        "EtcdHealthy": "True",
+        "UpToDate": "True",
+    }
+    assert {"Created", "PrimaryElected", "StandbyReady"} <= set(space.events())
+    assert "lastFailover" not in status
+
+
+def test_failover_is_recorded(operator, space):
+    space.settle()
+    old = space.wait_labelled()
+    term = space.status()["term"]
+    space.masters[old].kill()
+    space.wait(lambda: space.primary() not in (None, old), "another primary")
+    new = space.wait_labelled()
+    told = lambda status: status.get("lastFailover", {}).get("reason") not in (None, "Unknown")  # noqa: E731
+    space.wait_status(told, "the record of the failover")
+    status = space.status()
+    assert status["term"] > term and status["leader"]["name"] == new
+    record = status["lastFailover"]
+    assert (record["from"], record["to"]) == (old, new)
+    # On a busy machine a standby may fail to notice in time that the process is gone.
+    assert record["reason"] in ("ProcessDied", "LeaseExpired")
+    assert record["durationMilliseconds"] >= 0 and record["cleaned"]["objects"] == 0
+    # Its key goes with its lease, and then nothing is known of it any more.
+    space.wait(lambda: space.roles()[old] == "unknown", "the label of the one that is gone", 60)
+    assert space.status()["phase"] == "Degraded"
+    space.start_master(old)
+    space.wait_phase("Serving")
+    assert space.roles()[old] == "standby"
+    assert {"PrimaryElected", "FailedOver"} <= set(space.events())
+    assert operator.metrics()["moonkeeper_operator_relabel_seconds_count"] >= 1
+
+
+def test_labels_that_somebody_edits_are_put_right(operator, space):
+    space.settle()
+    primary = space.wait_labelled()
+    other = next(pod for pod in space.roles() if pod != primary)
+    space.kubectl("label", "pod", other, "moonkeeper.dev/role=primary", "--overwrite")
+    space.kubectl("label", "pod", primary, "moonkeeper.dev/role-")
+    space.wait(lambda: space.roles()[other] == "standby" and space.roles()[primary] == "primary", "the labels")
+
+
+def test_labels_stay_while_etcd_is_away(operator, space):
+    space.settle()
+    roles = space.roles()
+    space.etcd.stop()
+    space.wait_status(
+        lambda status: any(
+            each["type"] == "EtcdHealthy" and each["status"] == "False" for each in status["conditions"]
+        ),
+        "the condition",
+    )
+    status = space.status()
+    ready = next(each for each in status["conditions"] if each["type"] == "Ready")
+    assert ready["status"] == "Unknown" and space.roles() == roles
+    assert "caughtUpReplicas" not in status
+    space.etcd.start()
+    space.wait_phase("Serving")
+    space.wait_labelled()
+
+
+def test_switchover_by_spec(operator, space):
+    space.settle()
+    old = space.wait_labelled()
+    target = next(pod for pod in sorted(space.roles(), reverse=True) if pod != old)
+    space.patch({"switchover": {"requestId": "one", "target": target}})
+    done = lambda status: status.get("lastSwitchover", {}).get("result") not in (None, "Pending")  # noqa: E731
+    space.wait_status(done, "the switchover")
+    record = space.status()["lastSwitchover"]
+    assert (record["requestId"], record["result"]) == ("one", "Succeeded")
+    assert (record["from"], record["to"]) == (old, target)
+    assert record["durationMilliseconds"] >= 0
+    assert space.wait_labelled() == target
+    # It is no failover, and it is not done again.
+    space.wait_phase("Serving")
+    assert "lastFailover" not in space.status()
+    space.kubectl("annotate", "mcl", "demo", "touched=yes")
+    space.wait(lambda: space.primary() == target, "it to stay")
+    assert {"SwitchoverAsked", "SwitchoverSucceeded"} <= set(space.events())
+    # Nobody of that name.
+    space.patch({"switchover": {"requestId": "two", "target": "demo-5"}})
+    failed = lambda status: status["lastSwitchover"]["requestId"] == "two" and done(status)  # noqa: E731
+    space.wait_status(failed, "the refusal")
+    record = space.status()["lastSwitchover"]
+    assert record["result"] == "Failed" and "demo-5" in record["message"]
+    assert space.primary() == target
+
+
+def test_a_switchover_with_new_credentials(operator, space):
+    space.settle()
+    old = space.wait_labelled()
+    before = space.get("secret", "demo-admin")["data"]
+    space.kubectl("delete", "secret", "demo-admin")
+    space.patch({"switchover": {"requestId": "one"}})
+    made = space.wait(lambda: space.get("secret", "demo-admin"), "the Secret to be made again")["data"]
+    assert not set(before.values()) & set(made.values())
+    # Masters do not take the new ones before they have them.
+    assert space.primary() == old
+    space.mount_secret()
+    done = lambda status: status.get("lastSwitchover", {}).get("result") == "Succeeded"  # noqa: E731
+    space.wait_status(done, "the switchover")
+    assert space.wait_labelled() != old
+
+
+def test_phases_between_two_primaries(operator, space):
+    space.settle()
+    old = space.wait_labelled()
+    # It cannot answer, and keeps its lease for a while.
+    space.masters[old].process.send_signal(signal.SIGSTOP)
+    try:
+        space.patch({"switchover": {"requestId": "one"}})
+        space.wait_phase("SwitchingOver")
+    finally:
+        space.masters[old].process.send_signal(signal.SIGCONT)
+    done = lambda status: status.get("lastSwitchover", {}).get("result") == "Succeeded"  # noqa: E731
+    space.wait_status(done, "the switchover")
+    space.wait_phase("Serving")
+    for each in space.masters.values():
+        each.kill()
+    space.wait_phase("NoPrimary")
+    assert space.condition("Available")["status"] == "False"
+    assert "primary" not in space.roles().values()
+
+
+def test_a_switchover_survives_the_operator(start_operator, space):
+    operator = start_operator()
+    space.settle()
+    old = space.wait_labelled()
+    operator.kill()
+    space.patch({"switchover": {"requestId": "later"}})
+    start_operator()
+    done = lambda status: status.get("lastSwitchover", {}).get("result") == "Succeeded"  # noqa: E731
+    space.wait_status(done, "the switchover")
+    assert space.wait_labelled() != old
+
+
+def test_the_plugin(operator, space):
+    space.settle()
+    old = space.wait_labelled()
+    plugin = space.folder / "kubectl-moonkeeper"
+    shutil.copy(os.environ["MOONKEEPER_BIN"], plugin)
+
+    def kubectl(*words):
+        environment = os.environ | {
+            "PATH": f"{space.folder}:{os.environ['CLUSTER_BIN']}:{os.environ['PATH']}",
+            "KUBECONFIG": str(space.server.kubeconfig),
+        }
+        command = ["kubectl", "moonkeeper", *words, "-n", space.name]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+
+    shown = kubectl("status", "demo").stdout
+    assert f"{old} leads" in shown and "nothing is wrong" in shown, shown
+    assert all(pod in shown for pod in space.roles())
+    done = kubectl("switchover", "demo", "-o", "json")
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["from"], report["result"]) == (0, old, "Succeeded"), done
+    assert space.wait_labelled() == report["to"]
+    refused = kubectl("switchover", "demo", "--to", "demo-5")
+    assert refused.returncode == 1 and "demo-5" in refused.stderr
+    assert kubectl("status", "nothing").returncode == 1
+
+
+def test_stale_keys_are_removed(operator, space):
+    space.settle()
+    base = f"mooncake-store/{space.name}-demo"
+    space.etcd.put(f"{base}/members/demo-6", json.dumps({"name": "demo-6", "role": "standby"}))
+    space.wait(lambda: f"{base}/members/demo-6" not in space.etcd.keys(), "the key of nobody to go")
+    assert len([key for key in space.etcd.keys() if f"{base}/members/" in key]) == 3

@@ -1,0 +1,133 @@
+"""Every object of a cluster is made, and made again when somebody deletes or edits it."""
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.timeout(300)
+
+KINDS = [
+    ("serviceaccount", "demo"),
+    ("configmap", "demo"),
+    ("secret", "demo-admin"),
+    ("service", "demo"),
+    ("service", "demo-leader"),
+    ("service", "demo-masters"),
+    ("poddisruptionbudget", "demo"),
+    ("networkpolicy", "demo"),
+    ("statefulset", "demo"),
+]
+
+# What somebody might do to an object, and the field that it is about.
+EDITS = [
+    ("configmap", "demo", {"data": {"master.yaml": "rpc_port: 1"}}, ("data", "master.yaml")),
+    ("service", "demo-leader", {"spec": {"selector": {"moonkeeper.dev/role": "standby"}}}, ("spec", "selector")),
+    ("poddisruptionbudget", "demo", {"spec": {"maxUnavailable": 3}}, ("spec", "maxUnavailable")),
+    ("networkpolicy", "demo", {"spec": {"ingress": []}}, ("spec", "ingress")),
+    ("statefulset", "demo", {"spec": {"replicas": 5}}, ("spec", "replicas")),
+    ("service", "demo", {"metadata": {"labels": {"moonkeeper.dev/cluster": None}}}, ("metadata", "labels")),
+    ("serviceaccount", "demo", {"automountServiceAccountToken": True}, ("automountServiceAccountToken",)),
+]
+
+
+def field(thing, path):
+    for name in path:
+        thing = thing[name]
+    return thing
+
+
+@pytest.fixture
+def made(operator, space):
+    space.make()
+    for kind, name in KINDS:
+        space.wait(lambda kind=kind, name=name: space.get(kind, name), f"{kind} {name}")
+    return space
+
+
+def test_every_object_is_owned_and_made_again(made):
+    owner = made.get("mcl", "demo")["metadata"]["uid"]
+    for kind, name in KINDS:
+        metadata = made.get(kind, name)["metadata"]
+        assert [each["uid"] for each in metadata["ownerReferences"]] == [owner], (kind, name)
+        assert metadata["labels"]["moonkeeper.dev/cluster"] == "demo"
+    for kind, name in KINDS:
+        before = made.get(kind, name)["metadata"]["uid"]
+        made.kubectl("delete", kind, name, "--wait=false")
+        if kind == "secret":
+            # Secrets are not watched: any pass finds out.
+            made.kubectl("annotate", "mcl", "demo", "touched=yes", "--overwrite")
+
+        def again(kind=kind, name=name, before=before):
+            found = made.get(kind, name)
+            return found and found["metadata"]["uid"] != before
+
+        made.wait(again, f"{kind} {name} to be made again")
+
+
+def test_edits_are_undone(made):
+    for kind, name, edit, path in EDITS:
+        before = field(made.get(kind, name), path)
+        made.kubectl("patch", kind, name, "--type=merge", "-p", json.dumps(edit))
+        made.wait(
+            lambda kind=kind, name=name, path=path, before=before: field(made.get(kind, name), path) == before,
+            f"{kind} {name} to be as it was",
+        )
+
+
+def test_another_manager_does_not_keep_our_fields(made):
+    theirs = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "demo-leader", "labels": {"team": "store"}},
+        "spec": {"selector": {"moonkeeper.dev/role": "standby"}},
+    }
+    words = ["apply", "--server-side", "--force-conflicts", "--field-manager=somebody", "-f", "-"]
+    made.kubectl(*words, input=json.dumps(theirs))
+    role = lambda: made.get("service", "demo-leader")["spec"]["selector"]["moonkeeper.dev/role"]  # noqa: E731
+    made.wait(lambda: role() == "primary", "our field to be ours again")
+    # What is not ours stays.
+    assert made.get("service", "demo-leader")["metadata"]["labels"]["team"] == "store"
+
+
+def test_an_object_of_somebody_else_is_left_alone(operator, space):
+    space.kubectl("create", "configmap", "demo", "--from-literal=theirs=1")
+    space.make()
+    space.wait_phase("Stalled")
+    stalled = space.condition("Stalled")
+    assert stalled["reason"] == "NameTaken" and "ConfigMap demo" in stalled["message"]
+    assert space.get("configmap", "demo")["data"] == {"theirs": "1"}
+    space.kubectl("delete", "configmap", "demo")
+    space.wait_status(lambda status: status.get("phase") != "Stalled", "the way to be free")
+
+
+def test_the_network_policy_goes_when_it_is_turned_off(made):
+    made.patch({"networkPolicy": {"enabled": False}})
+    made.wait(lambda: made.get("networkpolicy", "demo") is None, "the policy to go")
+    made.patch({"networkPolicy": {"enabled": True}})
+    made.wait(lambda: made.get("networkpolicy", "demo"), "the policy to come back")
+
+
+def test_a_suspended_cluster_is_left_alone(made, operator):
+    made.patch({"suspend": True})
+    made.wait_phase("Suspended")
+    made.kubectl("delete", "service", "demo-leader")
+    passes = operator.passes()
+    made.kubectl("annotate", "mcl", "demo", "touched=yes")
+    made.wait(lambda: operator.passes() > passes, "another pass")
+    assert made.get("service", "demo-leader") is None
+    made.patch({"suspend": False})
+    made.wait(lambda: made.get("service", "demo-leader"), "the Service to come back")
+    assert {"Suspended", "Resumed"} <= set(made.events())
+
+
+def test_the_tag_is_chosen_once(made):
+    image = made.get("sts", "demo")["spec"]["template"]["spec"]["containers"][0]["image"]
+    assert not image.endswith(":")
+    made.kubectl("patch", "sts", "demo", "--type=json", "-p", json.dumps([
+        {"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": image.rsplit(":", 1)[0] + ":0.0.9"}
+    ]))
+    made.kubectl("annotate", "mcl", "demo", "touched=yes")
+    made.patch({"replicas": 2})
+    made.wait(lambda: made.get("sts", "demo")["spec"]["replicas"] == 2, "the pass")
+    # As with an operator of another version: what the masters have is kept.
+    assert made.get("sts", "demo")["spec"]["template"]["spec"]["containers"][0]["image"].endswith(":0.0.9")

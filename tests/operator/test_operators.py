@@ -1,0 +1,83 @@
+"""The operator itself: several of them, restarts, and that a settled cluster costs no write (INV-9)."""
+
+import time
+
+import pytest
+
+from waiting import wait_until
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def lease(space):
+    found = space.get("lease", "moonkeeper-operator")
+    return found and found["spec"]
+
+
+def test_a_restart_writes_nothing_but_the_lease(start_operator, space):
+    first = start_operator()
+    space.settle()
+    space.wait_labelled()
+    # The last news may still be on their way.
+    wait_until(lambda: _still(first), "the operator to have nothing left to write", 60)
+    versions = _versions(space)
+    assert first.terminate() == 0
+    second = start_operator().wait_until_leading()
+    passes = second.passes()
+    space.kubectl("annotate", "mcl", "demo", "touched=yes")
+    wait_until(lambda: second.passes() > passes, "passes")
+    wait_until(lambda: _still(second), "passes to end", 60)
+    assert second.writes() == {}
+    assert second.metrics()["moonkeeper_operator_lease_writes_total"] >= 1
+    after = _versions(space)
+    # The resource itself was touched by this test.
+    assert {name: at for name, at in after.items() if "MasterCluster" not in name} == {
+        name: at for name, at in versions.items() if "MasterCluster" not in name
+    }
+
+
+def _still(operator, seconds=3):
+    """Whether it writes nothing for a while."""
+    before = operator.writes()
+    time.sleep(seconds)
+    return operator.writes() == before
+
+
+def _versions(space):
+    kinds = "mcl,sts,svc,cm,sa,secret,pdb,networkpolicy,pods"
+    items = space.get(kinds)["items"]
+    return {f"{each['kind']}/{each['metadata']['name']}": each["metadata"]["resourceVersion"] for each in items}
+
+
+def test_only_the_holder_writes(start_operator, space):
+    first = start_operator().wait_until_leading()
+    second = start_operator()
+    wait_until(second.ready, "the second operator")
+    space.settle()
+    assert first.writes() and not second.writes() and not second.leads()
+    # One that ends properly leaves nothing to wait for.
+    holder = lease(space)["holderIdentity"]
+    assert first.terminate() == 0
+    second.wait_until_leading(30)
+    assert lease(space)["holderIdentity"] != holder
+    # One that is killed is replaced when its lease has run out.
+    third = start_operator()
+    second.kill()
+    third.wait_until_leading(60)
+    space.patch({"replicas": 2})
+    space.wait(lambda: space.get("sts", "demo")["spec"]["replicas"] == 2, "the third one to work")
+    assert lease(space)["leaseTransitions"] >= 2
+
+
+def test_the_api_server_goes_and_comes_back(operator, space, server):
+    space.settle()
+    old = space.wait_labelled()
+    server.stop()
+    try:
+        space.masters[old].kill()
+        assert operator.healthy()
+    finally:
+        server.start()
+    space.wait(lambda: space.primary() not in (None, old), "another primary")
+    assert space.wait_labelled() != old
+    space.wait_status(lambda status: status.get("leader", {}).get("name") not in (None, old), "the status")
