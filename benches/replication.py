@@ -224,11 +224,15 @@ def measure_eviction(clusters):
     primary = world.masters.wait_until_serving()
     busy = fill(primary, 1_100_032, 5)
     try:
-        wait_for_objects(primary, 1_099_000, busy)
-        most = metric(primary, "moonkeeper_objects")
-        before = metric(primary, "moonkeeper_applied")
-        began = time.monotonic()
-        wait_until(lambda: most - metric(primary, "moonkeeper_objects") >= 1_000_000, "a million evictions", 120)
+        # It begins when the last of them come: the clock runs from the last look that saw none gone.
+        most, end = 0, time.monotonic() + 300
+        while True:
+            assert busy.poll() is None and time.monotonic() < end, f"of {most:,.0f} objects few were evicted"
+            looked, applied, objects = time.monotonic(), metric(primary, "moonkeeper_applied"), metric(primary, "moonkeeper_objects")
+            if objects >= most:
+                most, began, before = objects, looked, applied
+            elif most - objects >= 1_000_000:
+                break
         took, after = time.monotonic() - began, metric(primary, "moonkeeper_applied")
     finally:
         busy.kill()
@@ -305,12 +309,13 @@ def main():
                     reference = clusters.start("reference", REFERENCE)
                     measure_puts(ours, reference, options)
                     clusters.end(reference)
-                if wanted("lag"):
-                    measure_lag(ours, options)
                 if wanted("costs"):
                     single = Single(folder)
                     measure_costs(ours, single, options)
                     processes.kill(single.process)
+                # The last: its load is killed, and the memory of that client is taken away when its time is up.
+                if wanted("lag"):
+                    measure_lag(ours, options)
                 clusters.end(ours)
             if wanted("promotion"):
                 few, many = (measure_promotion(clusters, objects) * 1000 for objects in (1_024, 1_000_064))
