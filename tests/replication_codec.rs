@@ -10,6 +10,7 @@ mod records;
 use bytes::Bytes;
 use chance::Chance;
 use moonkeeper::engine::record::{ObjectRef, Place, Record, Start};
+use moonkeeper::engine::shard::Key;
 use moonkeeper::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Term};
 use moonkeeper::replication::batch::{
     Batch, BatchError, Body, Checksum, Latest, LogId, MAX_BODY, MAX_RECORDS, Sealed, seal,
@@ -251,7 +252,11 @@ fn the_cost_of_a_put() {
     let mut from = std::time::Instant::now();
     for nth in 0..PUTS {
         let places = [Place { segment: SegmentNumber(3), offset: nth * 65536 }];
-        let start = Start { key: keys[nth as usize % 1000].as_bytes(), places: &places, ..records::plain() };
+        let start = Start {
+            key: Key::new(keys[nth as usize % 1000].as_bytes()),
+            places: &places,
+            ..records::plain()
+        };
         let object = ObjectRef { id: ObjectId(nth * 2), after: SequenceId(nth * 2) };
         let at = LogTime(1_700_000_000_000 + nth / 100);
         for record in [Record::PutStart(start), Record::End { object, checksum: None }] {

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use moonkeeper::coordination::etcd::{Etcd, EtcdSettings};
 use moonkeeper::coordination::types::{LeaseId, Op, Request, Response, Txn};
 use moonkeeper::engine::record::{ObjectRef, Place, Record, RemoveSource, SoftPin, Start};
+use moonkeeper::engine::shard::Key;
 use moonkeeper::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Term, Uuid};
 use moonkeeper::replication::batch::{Body, Checksum, Latest, LogId, seal};
 use moonkeeper::replication::keys::Keys;
@@ -59,7 +60,7 @@ async fn write(log: &mut Log) {
             let key = format!("key-{}", batch * 25 + nth);
             let at = LogTime(1_000 + batch);
             let start = Start {
-                key: key.as_bytes(),
+                key: Key::new(key.as_bytes()),
                 client: Uuid { first: 1, second: u64::MAX },
                 size: 4096,
                 places: &places,

@@ -10,7 +10,7 @@ mod protocol;
 use moonkeeper::wire::frame::{INVALID_RPC_ARGUMENTS, RESPONSE_HEADER, ResponseHeader, append_request};
 use moonkeeper::wire::functions::{Function, Rpc, Visitor};
 use moonkeeper::wire::generation;
-use moonkeeper::wire::server::{BoxFuture, Outcome, Server, Service, Settings};
+use moonkeeper::wire::server::{BoxFuture, Outcome, Server, Service, Settings, Turn};
 use moonkeeper::wire::struct_pack::{Decode, Encode, Form, decode, encode};
 use protocol::captured;
 use std::sync::Arc;
@@ -190,7 +190,7 @@ impl Visitor for Decodes<'_> {
 }
 
 impl Service for Decoding {
-    fn call(&self, function: Function, body: &[u8], out: &mut Vec<u8>) -> Outcome {
+    fn call(&self, function: Function, body: &[u8], _: Option<Turn>, out: &mut Vec<u8>) -> Outcome {
         if function.visit(Decodes(body)) {
             encode(&true, Form::Short, out);
             Outcome::Ready { depends_on: 0 }
@@ -204,10 +204,6 @@ impl Service for Decoding {
     }
 
     fn wait_durable(&self, _: u64) -> BoxFuture<()> {
-        Box::pin(std::future::ready(()))
-    }
-
-    fn capacity(&self) -> BoxFuture<()> {
         Box::pin(std::future::ready(()))
     }
 

@@ -124,6 +124,59 @@ async fn a_busy_call_holds_back_the_calls_behind_it() {
     assert_eq!(service.started.lock().unwrap()[2..], [b"busy".to_vec(), b"third".to_vec()]);
 }
 
+/// A connection with a call that waits for its turn.
+async fn in_line(service: &Scripted, address: std::net::SocketAddr, key: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let mut bytes = Vec::new();
+    exist(&mut bytes, 1, b"first");
+    exist(&mut bytes, 2, key.as_bytes());
+    let started = service.started.lock().unwrap().len();
+    stream.write_all(&bytes).await.unwrap();
+    assert_eq!(sequences(&mut stream, 1).await, [1]);
+    // Both came with one read; the other one is where the first left it.
+    assert_eq!(service.started.lock().unwrap()[started..], [b"first".to_vec()]);
+    stream
+}
+
+#[tokio::test]
+async fn turns_are_taken_in_order_and_pass_on_from_whoever_left() {
+    let service = Scripted::new();
+    let running = start(&service, Settings::default());
+    let held = std::sync::Arc::clone(&service.turns).acquire_owned().await.unwrap();
+    let gone = in_line(&service, running.address, "turn of one who left").await;
+    let mut second = in_line(&service, running.address, "turn b").await;
+    let mut third = in_line(&service, running.address, "turn c").await;
+    drop(gone);
+    drop(held);
+    assert_eq!(sequences(&mut second, 1).await, [2]);
+    assert_eq!(sequences(&mut third, 1).await, [2]);
+    let started = service.started.lock().unwrap();
+    let place = |key: &str| started.iter().position(|other| other == key.as_bytes());
+    assert!(place("turn b") < place("turn c"), "{started:?}");
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_does_not_keep_its_turn() {
+    let service = Scripted::new();
+    let running = start(&service, Settings::default());
+    let held = std::sync::Arc::clone(&service.turns).acquire_owned().await.unwrap();
+    // It has a reply to read that no socket takes whole.
+    let mut bytes = Vec::new();
+    exist(&mut bytes, 1, b"later 33554432");
+    exist(&mut bytes, 2, b"first");
+    exist(&mut bytes, 3, b"turn a");
+    let mut idle = TcpStream::connect(running.address).await.unwrap();
+    idle.write_all(&bytes).await.unwrap();
+    assert_eq!(sequences(&mut idle, 1).await, [2]);
+    let mut other = in_line(&service, running.address, "turn b").await;
+    service.later.send_replace(true);
+    // Something of that reply has come, so the connection has it.
+    idle.peek(&mut [0]).await.unwrap();
+    drop(held);
+    assert_eq!(sequences(&mut other, 1).await, [2]);
+    assert_eq!(sequences(&mut idle, 2).await, [1, 3], "when it reads, it is served");
+}
+
 #[tokio::test]
 async fn a_call_that_goes_on_elsewhere_does_not_hold_back_others() {
     let service = Scripted::new();

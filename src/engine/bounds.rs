@@ -19,7 +19,7 @@ fn text(text: &[u8]) -> usize {
 }
 
 fn start(start: &Start<'_>) -> usize {
-    text(start.key) + text(start.group.unwrap_or_default()) + start.places.len() * 2 * NUMBER + UUID
+    text(start.key.bytes) + text(start.group.unwrap_or_default()) + start.places.len() * 2 * NUMBER + UUID
 }
 
 impl Record<'_> {

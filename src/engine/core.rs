@@ -15,7 +15,7 @@ use super::object::Replicas;
 use super::record::SoftPin;
 use super::reign::{Reign, TermReport};
 use super::segment::Segment;
-use super::shard::Handle;
+use super::shard::{Handle, KeyHash};
 use super::task::Tasks;
 use super::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Uuid};
 
@@ -34,8 +34,8 @@ pub struct Core {
     pub doubts: Doubts,
     /// Where objects lie, by id.
     pub ids: Ids,
-    /// The object that was looked at last and where it lies: nearly always the next to be named by a record.
-    pub hint: Cell<Option<(ObjectId, Handle)>>,
+    /// The object that was looked at last: nearly always the next to be named by a record.
+    pub hint: Cell<Option<Hint>>,
     /// Who wrote which object.
     pub writers: Writers,
     /// Mounted segments with their free memory.
@@ -74,6 +74,25 @@ pub struct Core {
     pub digest: Digest,
     /// Records that could not be applied to an object, which was dropped.
     pub faults: u64,
+}
+
+/// An object, and what would have to be looked up or worked out again.
+#[derive(Clone, Copy, Debug)]
+pub struct Hint {
+    /// Its id.
+    pub id: ObjectId,
+    /// Where it lies.
+    pub handle: Handle,
+    /// The hash of its key.
+    pub key: KeyHash,
+}
+
+impl Core {
+    /// What is known of this object, if it was the last to be looked at.
+    #[must_use]
+    pub fn hinted(&self, id: ObjectId) -> Option<Hint> {
+        self.hint.get().filter(|hint| hint.id == id)
+    }
 }
 
 /// A mounted segment with its free memory.

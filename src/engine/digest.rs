@@ -43,12 +43,20 @@ enum Kind {
     Reign,
 }
 
+/// Two words at a time: multiply to 128 bits and fold, which spreads every input bit over the word. What went before
+/// goes into one factor, so that order matters; the number of words into the first, so that a missing last word is
+/// not a zero.
 fn hash(kind: Kind, words: &[u64]) -> u64 {
-    words.iter().fold(kind as u64 ^ 0x9e37_79b9_7f4a_7c15, |sum, word| {
-        // Multiply to 128 bits and fold: spreads every input bit over the word, at one multiplication a word.
-        let wide = u128::from(sum ^ word.rotate_left(32)) * 0xa076_1d64_78bd_642f;
-        (wide >> 64) as u64 ^ wide as u64
+    let start = mix(kind as u64 ^ 0x9e37_79b9_7f4a_7c15, words.len() as u64 ^ 0xa076_1d64_78bd_642f);
+    words.chunks(2).fold(start, |sum, pair| {
+        let second = pair.get(1).copied().unwrap_or(0);
+        mix(pair[0] ^ sum, second.rotate_left(32) ^ 0xe703_7ed1_a0b4_28db).wrapping_add(sum)
     })
+}
+
+fn mix(one: u64, other: u64) -> u64 {
+    let wide = u128::from(one) * u128::from(other);
+    (wide >> 64) as u64 ^ wide as u64
 }
 
 /// The hash of an object whose key has this hash and whose writer is `client`.

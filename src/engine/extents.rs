@@ -82,17 +82,19 @@ impl Extents {
         if stop < end {
             return Err(refused);
         }
-        self.by_len.remove(pack(free, start));
         self.free -= end - offset;
         match (start < offset, end < stop) {
-            (false, false) => self.by_start.remove(pack(start, free)),
+            (false, false) => {
+                self.by_start.remove(pack(start, free));
+                self.by_len.remove(pack(free, start));
+            }
             (false, true) => {
                 self.by_start.replace(pack(start, free), pack(end, stop - end));
-                self.by_len.insert(pack(stop - end, end));
+                self.by_len.exchange(pack(free, start), pack(stop - end, end));
             }
             (true, rest) => {
                 self.by_start.replace(pack(start, free), pack(start, offset - start));
-                self.by_len.insert(pack(offset - start, start));
+                self.by_len.exchange(pack(free, start), pack(offset - start, start));
                 if rest {
                     self.add(end, stop - end);
                 }

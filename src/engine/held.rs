@@ -12,27 +12,39 @@ use std::ops::{Deref, DerefMut};
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
 
-use super::shard::{Objects, Shard};
+use super::shard::{Objects, SHARDS, Shard};
 use super::state::Sequencer;
 
 /// So many shards are kept locked at most. Readers of these wait for a few microseconds.
 pub const RUN: usize = 16;
 
 /// The shards that are kept locked.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Held<'e> {
-    numbers: SmallVec<[u16; RUN]>,
     guards: SmallVec<[RwLockWriteGuard<'e, Objects>; RUN]>,
+    /// The shards of the guards.
+    numbers: SmallVec<[u16; RUN]>,
+    /// The guard of each shard, or `NONE`: every step of a write asks.
+    places: [u8; SHARDS],
+}
+
+const NONE: u8 = u8::MAX;
+
+impl Default for Held<'_> {
+    fn default() -> Self {
+        Self { guards: SmallVec::new(), numbers: SmallVec::new(), places: [NONE; SHARDS] }
+    }
 }
 
 impl<'e> Held<'e> {
     fn place(&self, shard: usize) -> Option<usize> {
-        self.numbers.iter().position(|number| usize::from(*number) == shard)
+        Some(self.places[shard]).filter(|place| *place != NONE).map(usize::from)
     }
 
     /// Locks a shard, unless it is or too many are.
     pub fn hold(&mut self, shards: &'e [Shard], shard: usize) {
         if self.guards.len() < RUN && self.place(shard).is_none() {
+            self.places[shard] = self.guards.len() as u8;
             self.guards.push(shards[shard].objects.write());
             self.numbers.push(shard as u16);
         }
@@ -41,7 +53,9 @@ impl<'e> Held<'e> {
     /// Lets go of all.
     pub fn let_go(&mut self) {
         self.guards.clear();
-        self.numbers.clear();
+        for shard in self.numbers.drain(..) {
+            self.places[usize::from(shard)] = NONE;
+        }
     }
 
     /// A shard to look at.

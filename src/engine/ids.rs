@@ -13,6 +13,8 @@ use super::types::ObjectId;
 pub struct Ids {
     /// Runs of 64 ids each; none is empty.
     runs: BTreeMap<u64, Run>,
+    /// The number of the last run, and that run, which may be empty: most ids are added here.
+    last: (u64, Run),
     len: usize,
 }
 
@@ -40,14 +42,29 @@ impl Ids {
     #[must_use]
     pub fn find(&self, id: ObjectId) -> Option<Handle> {
         let (number, bit) = place(id);
-        let run = self.runs.get(&number).filter(|run| run.present & bit != 0)?;
-        run.handles.get(run.rank(bit)).copied()
+        let run = if number == self.last.0 { &self.last.1 } else { self.runs.get(&number)? };
+        let there = run.present & bit != 0;
+        run.handles.get(run.rank(bit)).filter(|_| there).copied()
+    }
+
+    /// The run to add an id of that number to.
+    fn run_for(&mut self, number: u64) -> &mut Run {
+        if number < self.last.0 {
+            return self.runs.entry(number).or_default();
+        }
+        if number > self.last.0 {
+            let (old, run) = std::mem::replace(&mut self.last, (number, Run::default()));
+            if run.present != 0 {
+                self.runs.insert(old, run);
+            }
+        }
+        &mut self.last.1
     }
 
     /// Adds an id that is not there.
     pub fn insert(&mut self, id: ObjectId, handle: Handle) {
         let (number, bit) = place(id);
-        let run = self.runs.entry(number).or_default();
+        let run = self.run_for(number);
         let rank = run.rank(bit);
         if run.present & bit != 0 {
             run.handles[rank] = handle;
@@ -61,11 +78,13 @@ impl Ids {
     /// Takes an id out, and gives memory back when most of its run is empty.
     pub fn remove(&mut self, id: ObjectId) {
         let (number, bit) = place(id);
-        let Some(run) = self.runs.get_mut(&number).filter(|run| run.present & bit != 0) else { return };
+        let last = number == self.last.0;
+        let run = if last { Some(&mut self.last.1) } else { self.runs.get_mut(&number) };
+        let Some(run) = run.filter(|run| run.present & bit != 0) else { return };
         run.handles.remove(run.rank(bit));
         run.present &= !bit;
         self.len -= 1;
-        if run.handles.is_empty() {
+        if run.handles.is_empty() && !last {
             self.runs.remove(&number);
         } else if run.handles.len() * 4 <= run.handles.capacity() {
             run.handles.shrink_to(run.handles.len() * 2);

@@ -6,6 +6,7 @@
 use super::digest::Digest;
 use super::object::ReplicaId;
 use super::segment::SegmentSpec;
+use super::shard::Key;
 use super::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Term, Uuid};
 
 /// An object as a record names it.
@@ -42,7 +43,7 @@ pub enum SoftPin {
 #[derive(Clone, Copy, Debug)]
 pub struct Start<'a> {
     /// The object's key.
-    pub key: &'a [u8],
+    pub key: Key<'a>,
     /// Who writes it.
     pub client: Uuid,
     /// Bytes of one replica.

@@ -41,7 +41,7 @@ impl KeyHash {
 }
 
 /// A key with its hash, which is worked out once.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key<'k> {
     /// The key.
     pub bytes: &'k [u8],

@@ -3,17 +3,18 @@
 use moonkeeper::wire::frame::INVALID_RPC_ARGUMENTS;
 use moonkeeper::wire::functions::{Function, decode_request, encode_response, rpc};
 use moonkeeper::wire::messages::{KeyRequest, ReplicaDescriptor};
-use moonkeeper::wire::server::{BoxFuture, Outcome, Server, Service, Settings};
+use moonkeeper::wire::server::{BoxFuture, Outcome, Server, Service, Settings, Turn};
 use moonkeeper::wire::struct_pack::{Form, Map};
 use moonkeeper::wire::types::Expected;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
 /// Answers ExistKey with true. Keys with a meaning: `busy...` (refused until `capacity` is true), `wait N ...` (the
-/// reply depends on sequence id N), `later...` (answered outside the loop when `later` is true), `panic`.
+/// reply depends on sequence id N), `later N` (answered outside the loop when `later` is true, with N more bytes),
+/// `turn...` (one at a time), `panic`.
 /// GetReplicaListByRegex answers with as many bytes as its key says.
 pub struct Scripted {
     /// The keys of calls in the order in which they started.
@@ -24,6 +25,8 @@ pub struct Scripted {
     pub capacity: watch::Sender<bool>,
     /// Whether later calls may end.
     pub later: watch::Sender<bool>,
+    /// Whose turn it is.
+    pub turns: Arc<Semaphore>,
     /// Whether this master leads.
     pub leads: AtomicBool,
 }
@@ -36,33 +39,44 @@ impl Scripted {
             durable: watch::Sender::new(0),
             capacity: watch::Sender::new(false),
             later: watch::Sender::new(false),
+            turns: Arc::new(Semaphore::new(1)),
             leads: AtomicBool::new(true),
         })
     }
 
-    fn exist_key(&self, body: &[u8], out: &mut Vec<u8>) -> Outcome {
+    fn exist_key(&self, body: &[u8], turn: Option<Turn>, out: &mut Vec<u8>) -> Outcome {
         let Ok(KeyRequest { key, .. }) = decode_request::<rpc::ExistKey>(body) else {
             return Outcome::Error { code: INVALID_RPC_ARGUMENTS, message: "invalid rpc arg" };
         };
         if key.starts_with(b"busy") && !*self.capacity.borrow() {
             out.extend_from_slice(b"thrown away");
-            return Outcome::Busy;
+            let mut capacity = self.capacity.subscribe();
+            return Outcome::Busy(Box::pin(async move {
+                capacity.wait_for(|capacity| *capacity).await.unwrap();
+                None
+            }));
+        }
+        if key.starts_with(b"turn") && turn.is_none() && self.turns.try_acquire().is_err() {
+            let turns = Arc::clone(&self.turns);
+            return Outcome::Busy(Box::pin(async move { turns.acquire_owned().await.ok() }));
         }
         self.started.lock().unwrap().push(key.to_vec());
         assert!(key != b"panic", "as the test asked for");
         if key.starts_with(b"later") {
+            let more = key.split(|byte| *byte == b' ').nth(1).map_or(0, number);
             let mut later = self.later.subscribe();
             return Outcome::Later(Box::pin(async move {
                 later.wait_for(|later| *later).await.unwrap();
                 let mut body = Vec::new();
                 encode_response::<rpc::ExistKey, _>(&Expected::Ok(true), &mut body);
+                body.resize(body.len() + more as usize, 0);
                 (body, 0)
             }));
         }
         encode_response::<rpc::ExistKey, _>(&Expected::Ok(true), out);
         let words: Vec<&[u8]> = key.split(|byte| *byte == b' ').collect();
         let depends_on = match words[..] {
-            [b"wait", id, ..] => std::str::from_utf8(id).unwrap().parse().unwrap(),
+            [b"wait", id, ..] => number(id),
             _ => 0,
         };
         Outcome::Ready { depends_on }
@@ -70,9 +84,9 @@ impl Scripted {
 }
 
 impl Service for Scripted {
-    fn call(&self, function: Function, body: &[u8], out: &mut Vec<u8>) -> Outcome {
+    fn call(&self, function: Function, body: &[u8], turn: Option<Turn>, out: &mut Vec<u8>) -> Outcome {
         match function {
-            Function::ExistKey => self.exist_key(body, out),
+            Function::ExistKey => self.exist_key(body, turn, out),
             Function::GetReplicaListByRegex => {
                 let request = decode_request::<rpc::GetReplicaListByRegex>(body).unwrap();
                 let length = std::str::from_utf8(request.key).unwrap().parse().unwrap();
@@ -96,16 +110,13 @@ impl Service for Scripted {
         })
     }
 
-    fn capacity(&self) -> BoxFuture<()> {
-        let mut capacity = self.capacity.subscribe();
-        Box::pin(async move {
-            capacity.wait_for(|capacity| *capacity).await.unwrap();
-        })
-    }
-
     fn may_write(&self) -> bool {
         self.leads.load(Ordering::Relaxed)
     }
+}
+
+fn number(text: &[u8]) -> u64 {
+    std::str::from_utf8(text).unwrap().parse().unwrap()
 }
 
 /// A server that runs.

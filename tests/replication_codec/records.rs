@@ -7,6 +7,7 @@ use moonkeeper::engine::record::{
     Start,
 };
 use moonkeeper::engine::segment::SegmentSpec;
+use moonkeeper::engine::shard::Key;
 use moonkeeper::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Term, Uuid};
 
 use super::chance::Chance;
@@ -63,7 +64,7 @@ fn object(id: u64, after: u64) -> ObjectRef {
 /// A put that asks for nothing special.
 pub fn plain() -> Start<'static> {
     Start {
-        key: b"a key",
+        key: Key::new(b"a key"),
         client: WRITER,
         size: 1 << 20,
         places: &PLACES[..1],
@@ -214,7 +215,7 @@ pub fn random<R>(chance: &mut Chance, nth: usize, use_it: impl FnOnce(LogTime, &
     let sources =
         [RemoveSource::Explicit, RemoveSource::Regex, RemoveSource::ReplicaClear, RemoveSource::Unmount];
     let start = Start {
-        key: &key,
+        key: Key::new(&key),
         client: if chance.percent(50) { WRITER } else { uuid(chance) },
         size: number(chance),
         places: &places,

@@ -276,12 +276,12 @@ impl Truth {
         drop(sequencer);
         let touched = |object: &ObjectId| self.objects.get(object).cloned();
         let keys: Vec<Vec<u8>> = match record {
-            Record::PutStart(start) => vec![start.key.to_vec()],
+            Record::PutStart(start) => vec![start.key.bytes.to_vec()],
             Record::UpsertStart { start, replaces, .. } => {
                 if start.places.is_empty() {
                     self.overwritten.extend(replaces.map(|replaces| replaces.id));
                 }
-                vec![start.key.to_vec()]
+                vec![start.key.bytes.to_vec()]
             }
             Record::End { object, .. }
             | Record::Revoke { object }
@@ -301,7 +301,7 @@ impl Truth {
             _ => self.known_keys(),
         };
         if let Record::PutStart(start) | Record::UpsertStart { start, .. } = record {
-            self.objects.insert(ObjectId(id.0), start.key.to_vec());
+            self.objects.insert(ObjectId(id.0), start.key.bytes.to_vec());
         }
         self.news.frees |= !matches!(
             record,

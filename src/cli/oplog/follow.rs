@@ -130,12 +130,13 @@ mod tests {
     use super::*;
     use crate::engine::record::Place;
     use crate::engine::record::{EvictRule, RemoveSource, SoftPin, Start};
+    use crate::engine::shard::Key;
     use crate::engine::types::{SegmentNumber, Uuid};
 
     fn start(key: &[u8]) -> Start<'_> {
         const PLACES: &[Place] = &[Place { segment: SegmentNumber(0), offset: 0 }];
         Start {
-            key,
+            key: Key::new(key),
             client: Uuid::default(),
             size: 1,
             places: PLACES,

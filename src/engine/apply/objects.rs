@@ -8,7 +8,7 @@ use crate::engine::digest;
 use crate::engine::doubts::BrokenChain;
 use crate::engine::object::{Object, Replica, ReplicaId, ReplicaStatus, Replicas};
 use crate::engine::record::{EvictRule, LeaseBucket, ObjectRef, Place, SoftPin, Start};
-use crate::engine::shard::{Handle, KeyHash};
+use crate::engine::shard::{Handle, Key};
 use crate::engine::state::{Counts, Sequencer};
 use crate::engine::types::{LogTime, ObjectId, SequenceId};
 
@@ -22,7 +22,7 @@ impl Sequencer<'_> {
             found.map(|found| found.last_record)
         };
         // The object that was looked at last is nearly always the one, and needs no search.
-        let hinted = self.core.hint.get().filter(|(id, _)| *id == object.id).map(|(_, handle)| handle);
+        let hinted = self.core.hinted(object.id).map(|hint| hint.handle);
         let found = match hinted.and_then(|handle| Some((handle, at(handle)?))) {
             Some(found) => Some(found),
             None => self.engine.handle(&self.core, object.id).and_then(|handle| Some((handle, at(handle)?))),
@@ -40,8 +40,8 @@ impl Sequencer<'_> {
     }
 
     pub(super) fn apply_start(&mut self, id: SequenceId, at: LogTime, start: &Start<'_>) {
-        let hash = KeyHash::of(start.key);
-        let taken = self.objects(hash.shard()).find(hash, start.key).is_some();
+        let Key { bytes: key, hash } = start.key;
+        let taken = self.objects(hash.shard()).find(hash, key).is_some();
         let replicas = if taken { None } else { self.take_places(id, start.places, start.size) };
         let Some(mut replicas) = replicas.filter(|replicas| !replicas.is_empty()) else {
             self.core.faults += 1;
@@ -50,7 +50,7 @@ impl Sequencer<'_> {
         let object_id = ObjectId(id.0);
         let client = self.core.writers.take(start.client);
         let first = replicas.remove(0);
-        let mut object = Object::new(start.key, object_id, start.size, client, first);
+        let mut object = Object::new(key, object_id, start.size, client, first);
         replicas.into_iter().for_each(|replica| object.push_replica(replica));
         if let Some(group) = start.group {
             object.extra_mut().group = Some(self.core.group(group));

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::core::{Core, Discarded};
+use crate::engine::core::{Core, Discarded, Hint};
 use crate::engine::digest;
 use crate::engine::eviction::Standing;
 use crate::engine::group::{Group, Membership};
@@ -163,7 +163,7 @@ impl Sequencer<'_> {
         let core = &mut *self.core;
         let mut objects = self.held.change(&engine.shards, handle.shard());
         let Some(object) = objects.at_mut(handle.slot()) else { return };
-        let key = KeyHash::of(&object.key);
+        let key = core.hinted(object.id).map_or_else(|| KeyHash::of(&object.key), |hint| hint.key);
         let before = Imprint::of(object, key, core);
         change(object, core);
         object.trim();
@@ -200,7 +200,7 @@ impl Sequencer<'_> {
         let slot = self.held.change(&engine.shards, shard).insert(hash, object);
         let handle = Handle::new(shard, slot);
         self.core.ids.insert(id, handle);
-        self.core.hint.set(Some((id, handle)));
+        self.core.hint.set(Some(Hint { id, handle, key: hash }));
         Counts::add(&engine.counts.objects, 1);
     }
 

@@ -120,6 +120,18 @@ impl Forest {
         }
     }
 
+    /// Puts `new` into the set and takes `old` out of it, wherever the two belong.
+    pub(super) fn exchange(&mut self, old: u128, new: u128) {
+        let bin = self.bin(old);
+        // A segment with room has one long free range, which is alone in its bin and gets a little shorter each time.
+        if bin == self.bin(new) && self.bins[bin].is_single() {
+            self.bins[bin].replace(old, new);
+        } else {
+            self.remove(old);
+            self.insert(new);
+        }
+    }
+
     /// Calls `visit` with every entry, in order.
     pub(super) fn for_each(&self, visit: &mut impl FnMut(u128)) {
         self.bins.iter().for_each(|tree| tree.for_each(visit));

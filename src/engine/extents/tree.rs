@@ -87,6 +87,11 @@ impl Tree {
         self.root.len() == 0
     }
 
+    /// Whether the set has just one entry.
+    pub(super) fn is_single(&self) -> bool {
+        matches!(&self.root, Node::Leaf(keys) if keys.len() == 1)
+    }
+
     /// The last entry below `key` and the first one not below it.
     pub(super) fn around(&self, key: u128) -> (Option<u128>, Option<u128>) {
         let (mut node, mut left, mut right) = (&self.root, None, None);

@@ -1,5 +1,6 @@
 //! Looking an object up under the sequencer.
 
+use crate::engine::core::Hint;
 use crate::engine::object::{ClientNumber, Object};
 use crate::engine::record::{ObjectRef, Record};
 use crate::engine::shard::{Handle, Key};
@@ -31,7 +32,7 @@ impl Sequencer<'_> {
             Some(object) if object.is_doomed() => Err((ErrorCode::OBJECT_NOT_FOUND, self.core.last)),
             Some(object) if object.is_valid() => {
                 let handle = Handle::new(shard, slot);
-                self.core.hint.set(Some((object.id, handle)));
+                self.core.hint.set(Some(Hint { id: object.id, handle, key: key.hash }));
                 let named = ObjectRef { id: object.id, after: object.last_record };
                 Ok(Found { handle, object: named, client: object.client })
             }

@@ -179,7 +179,7 @@ impl Sequencer<'_> {
                 Err((code, depends_on)) => return Answer::refuse(code, depends_on),
             }
         };
-        let start = start(client, key.bytes, size, &config, &places, group);
+        let start = start(client, key, size, &config, &places, group);
         let id = self.commit(&Record::UpsertStart { start, replaces: Some(found.object), release_at });
         self.started(id, tell)
     }
@@ -194,7 +194,7 @@ impl Sequencer<'_> {
         tell: impl FnOnce(&Object) -> R,
     ) -> Answer<R> {
         let group = config.group.filter(|group| !group.is_empty());
-        let id = self.commit(&Record::PutStart(start(client, key.bytes, size, config, places, group)));
+        let id = self.commit(&Record::PutStart(start(client, key, size, config, places, group)));
         self.started(id, tell)
     }
 
@@ -242,7 +242,7 @@ impl Sequencer<'_> {
     fn started<R>(&self, id: SequenceId, tell: impl FnOnce(&Object) -> R) -> Answer<R> {
         let object = ObjectId(id.0);
         // The object that was made last is nearly always the one, and needs no search.
-        let hinted = self.core.hint.get().filter(|(hinted, _)| *hinted == object).map(|(_, handle)| handle);
+        let hinted = self.core.hinted(object).map(|hint| hint.handle);
         let handle = hinted.or_else(|| self.core.ids.find(object));
         let told = handle.and_then(|handle| {
             let objects = self.objects(handle.shard());
@@ -307,7 +307,7 @@ impl Sequencer<'_> {
 
 fn start<'a>(
     client: Uuid,
-    key: &'a [u8],
+    key: Key<'a>,
     size: u64,
     config: &WriteConfig<'_>,
     places: &'a Places,

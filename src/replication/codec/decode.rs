@@ -10,6 +10,7 @@ use crate::engine::record::{
     Start,
 };
 use crate::engine::segment::SegmentSpec;
+use crate::engine::shard::Key;
 use crate::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Term, Uuid};
 
 /// Room for the lists of one record, used again for the next.
@@ -195,7 +196,7 @@ impl<'b> Records<'b> {
         if has(!start::ALL) || has(start::SOFT_PIN_ON) && has(start::SOFT_PIN_OFF) {
             return Err(Malformed::Unknown { what: "the flags of a reservation", value: flags.into() });
         }
-        let key = self.from.bytes()?;
+        let key = Key::new(self.from.bytes()?);
         if !has(start::SAME_CLIENT) {
             self.context.client = self.from.uuid()?;
         }

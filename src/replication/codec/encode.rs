@@ -231,7 +231,7 @@ impl Encoder<'_> {
         raise(start::DATA_TYPE, data_type != 0);
         raise(start::SAME_CLIENT, same_client);
         self.out.push(flags);
-        put_bytes(self.out, key);
+        put_bytes(self.out, key.bytes);
         if !same_client {
             put_uuid(self.out, client);
         }

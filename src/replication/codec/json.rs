@@ -62,9 +62,10 @@ impl View {
 #[must_use]
 pub fn key<'a>(record: &Record<'a>) -> Option<&'a [u8]> {
     match *record {
-        Record::PutStart(Start { key, .. })
-        | Record::UpsertStart { start: Start { key, .. }, .. }
-        | Record::TaskCreated { key, .. } => Some(key),
+        Record::PutStart(Start { key, .. }) | Record::UpsertStart { start: Start { key, .. }, .. } => {
+            Some(key.bytes)
+        }
+        Record::TaskCreated { key, .. } => Some(key),
         _ => None,
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct Following {
     pub rebuilds: u32,
     /// It was thrown away because of a doubt before.
     doubted: bool,
-    /// When the last batch was told of.
+    /// When a batch was last told of, or read where there had been none before.
     pub batch_at: Option<Monotonic>,
 }
 
@@ -158,6 +158,9 @@ impl Node {
                 return;
             }
         };
+        if !page.entries.is_empty() {
+            self.following.batch_at = Some(now);
+        }
         for entry in &page.entries {
             match self.following.position.offer(&entry.value, &self.replica) {
                 Offered::Applied | Offered::Known => {}

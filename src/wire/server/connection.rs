@@ -6,7 +6,7 @@
 
 use super::budget::Charge;
 use super::parked::Parked;
-use super::service::{BoxFuture, Outcome, Service};
+use super::service::{BoxFuture, Outcome, Service, Turn};
 use crate::wire::frame::{self, FrameError, RequestHeader};
 use crate::wire::functions::Function;
 use std::cell::RefCell;
@@ -80,7 +80,10 @@ pub(super) struct Connection<S> {
     durable: u64,
     parked: Parked,
     later: Vec<LaterReply>,
-    capacity: Option<BoxFuture<()>>,
+    /// What the next request waits for before it can start.
+    waiting: Option<BoxFuture<Option<Turn>>>,
+    /// What it waited for.
+    turn: Option<Turn>,
     idle: Option<IdleTimer>,
     charge: Charge,
     /// Set when the input makes no sense: what was answered before is still sent.
@@ -109,7 +112,8 @@ impl<S: Service> Connection<S> {
             durable: 0,
             parked: Parked::default(),
             later: Vec::new(),
-            capacity: None,
+            waiting: None,
+            turn: None,
             idle,
             charge,
             broken: None,
@@ -139,6 +143,7 @@ impl<S: Service> Connection<S> {
                 self.keep(buffered, used);
                 continue;
             }
+            self.turn = None;
             let mut read = ReadBuf::new(input);
             match Pin::new(&mut self.stream).poll_read(cx, &mut read) {
                 Poll::Pending => return Poll::Pending,
@@ -192,11 +197,11 @@ impl<S: Service> Connection<S> {
             return true;
         };
         let start = frame::begin_response(out);
-        match self.service.call(function, body, out) {
+        match self.service.call(function, body, self.turn.take(), out) {
             Outcome::Ready { depends_on } => self.finish(start, sequence, depends_on, out),
-            Outcome::Busy => {
+            Outcome::Busy(waiting) => {
                 out.truncate(start);
-                self.capacity = Some(self.service.capacity());
+                self.waiting = Some(waiting);
                 return false;
             }
             Outcome::Later(reply) => {
@@ -278,14 +283,18 @@ impl<S: Service> Connection<S> {
 
     /// Whether another request may start. If not, the task is woken when that can change.
     fn may_start(&mut self, cx: &mut Context<'_>) -> bool {
-        if let Some(capacity) = &mut self.capacity {
-            if capacity.as_mut().poll(cx).is_pending() {
-                return false;
-            }
-            self.capacity = None;
+        if let Some(waiting) = &mut self.waiting {
+            let Poll::Ready(turn) = waiting.as_mut().poll(cx) else { return false };
+            self.turn = turn;
+            self.waiting = None;
         }
-        self.output.len() - self.written + self.parked.bytes() <= OUTPUT_LIMIT
-            && self.later.len() < LATER_LIMIT
+        let may = self.output.len() - self.written + self.parked.bytes() <= OUTPUT_LIMIT
+            && self.later.len() < LATER_LIMIT;
+        if !may {
+            // Others wait for the turn, and a client that does not read must not keep it from them.
+            self.turn = None;
+        }
+        may
     }
 
     /// Whether `input` starts with a whole request, or with something that is none.
@@ -325,7 +334,7 @@ impl<S: Service> Connection<S> {
     }
 
     fn is_idle_too_long(&mut self, cx: &mut Context<'_>) -> bool {
-        let waiting = self.capacity.is_some() || !self.parked.is_empty() || !self.later.is_empty();
+        let waiting = self.waiting.is_some() || !self.parked.is_empty() || !self.later.is_empty();
         let Some(idle) = &mut self.idle else { return false };
         while idle.sleep.as_mut().poll(cx).is_ready() {
             if waiting {

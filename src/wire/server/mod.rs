@@ -8,7 +8,7 @@ mod connection;
 mod parked;
 mod service;
 
-pub use service::{BoxFuture, Outcome, Service};
+pub use service::{BoxFuture, Outcome, Service, Turn};
 
 use budget::{Budget, Charge};
 use connection::{Closed, Connection};

@@ -7,6 +7,9 @@ use std::pin::Pin;
 /// A future that a service hands to a connection.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
+/// The right to do what one call at a time does. It passes to the next in line when it is dropped.
+pub type Turn = tokio::sync::OwnedSemaphorePermit;
+
 /// What a handler says about the reply that it has appended to `out`.
 pub enum Outcome {
     /// The reply body is in `out`. It may be sent once everything up to this sequence id is durable (0: now).
@@ -14,9 +17,10 @@ pub enum Outcome {
         /// The highest sequence id that the reply depends on.
         depends_on: u64,
     },
-    /// The request cannot start yet: a queue is full. The connection waits for [`Service::capacity`] and calls again;
-    /// later requests of the connection wait behind this one.
-    Busy,
+    /// The request cannot start yet. The connection waits for the future and calls again, with the turn that it brings;
+    /// later requests of the connection wait behind this one. What made the call wait may have passed before the future
+    /// is first looked at: that counts, else the connection would wait for ever.
+    Busy(BoxFuture<Option<Turn>>),
     /// The work goes on outside the connection's loop. The future yields the reply body and the sequence id that it
     /// depends on. Later requests of the connection go on meanwhile.
     Later(BoxFuture<(Vec<u8>, u64)>),
@@ -31,19 +35,15 @@ pub enum Outcome {
 
 /// Answers calls.
 pub trait Service: Send + Sync + 'static {
-    /// Starts a call. Calls of one connection are started in the order of their arrival. Whatever was appended to
-    /// `out` counts only with [`Outcome::Ready`].
-    fn call(&self, function: Function, body: &[u8], out: &mut Vec<u8>) -> Outcome;
+    /// Starts a call. Calls of one connection are started in the order of their arrival. `turn` is what the call waited
+    /// for, if it did. Whatever was appended to `out` counts only with [`Outcome::Ready`].
+    fn call(&self, function: Function, body: &[u8], turn: Option<Turn>, out: &mut Vec<u8>) -> Outcome;
 
     /// The durable prefix.
     fn durable(&self) -> u64;
 
     /// Resolves when the durable prefix has reached `id`. It may resolve earlier: the caller looks again.
     fn wait_durable(&self, id: u64) -> BoxFuture<()>;
-
-    /// Resolves when it is worth calling again after [`Outcome::Busy`]. Capacity that came back between the refused
-    /// call and this one counts, else the connection would wait for ever.
-    fn capacity(&self) -> BoxFuture<()>;
 
     /// Asked right before bytes go to a socket. `false`: this master no longer leads, and the connection is closed.
     fn may_write(&self) -> bool;

@@ -1,0 +1,197 @@
+//! What a node is told, and what it wants to be done: all that whoever drives one has to know.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::handover::{HandoverError, HandoverId};
+use super::member::Addresses;
+use crate::coordination::types::{Failure, LeaseId, Request, Response, WatchEvent, WatchRequest};
+use crate::engine::rules::Rules;
+use crate::engine::types::{LogTime, SequenceId, Term};
+use crate::replication::keys::Keys;
+use crate::replication::replica::Replica;
+use crate::replication::time::LogClock;
+
+/// The number of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId(pub u64);
+
+/// The number of a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WatchId(pub u64);
+
+/// What a process is: a name may come back in another process, a boot id never does. Others see it as text, because
+/// not every reader of JSON takes numbers of 64 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct BootId(pub u64);
+
+impl std::fmt::Display for BootId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl From<BootId> for String {
+    fn from(id: BootId) -> Self {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for BootId {
+    type Error = std::num::ParseIntError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        u64::from_str_radix(&text, 16).map(Self)
+    }
+}
+
+/// What happens to a node.
+#[derive(Debug)]
+pub enum Input {
+    /// Time has passed. Due every [`TICK`].
+    Tick,
+    /// A call was answered, or will not be.
+    Answer {
+        /// The call.
+        call: CallId,
+        /// The answer.
+        result: Result<Response, Failure>,
+    },
+    /// A watch told something.
+    Watch {
+        /// The watch.
+        watch: WatchId,
+        /// What it told.
+        event: WatchEvent,
+    },
+    /// Records wait to be written.
+    Queued,
+    /// Clients are served.
+    Opened,
+    /// The port could not be opened.
+    OpenFailed(String),
+    /// Clients are no longer served.
+    Closed {
+        /// Nobody is left who could change the state or promise anything to a reader.
+        quiet: bool,
+    },
+    /// The process that leads is dead: an open connection to it broke, and its port refuses.
+    PeerDead {
+        /// The process.
+        boot_id: BootId,
+        /// The lease that it led with.
+        lease: LeaseId,
+    },
+    /// A standby says how far it is.
+    PeerReport {
+        /// Its name.
+        name: String,
+        /// Its process.
+        boot_id: BootId,
+        /// The last record that it applied.
+        applied: SequenceId,
+    },
+    /// Somebody asks for another primary.
+    Switchover {
+        /// Named again in the answer.
+        id: HandoverId,
+        /// Who is to lead; anybody if `None`.
+        to: Option<String>,
+    },
+    /// The process is to end: hand over if possible.
+    Stop,
+}
+
+/// What a node wants to be done.
+#[derive(Debug)]
+pub enum Command {
+    /// Ask etcd.
+    Call {
+        /// Named again in the answer.
+        call: CallId,
+        /// What is asked.
+        request: Request,
+        /// When to give up waiting.
+        timeout: Duration,
+    },
+    /// Watch keys in etcd.
+    Watch {
+        /// Named again in events.
+        watch: WatchId,
+        /// What is watched.
+        request: WatchRequest,
+    },
+    /// Watch no longer.
+    Unwatch {
+        /// The watch.
+        watch: WatchId,
+    },
+    /// Serve clients. Answered by [`Input::Opened`] or [`Input::OpenFailed`].
+    Open {
+        /// The state to serve from.
+        replica: Arc<Replica>,
+        /// Log time from now on.
+        clock: LogClock,
+        /// The term.
+        term: Term,
+    },
+    /// Serve no longer: close listeners and connections. Answered by [`Input::Closed`].
+    Close,
+    /// Keep a connection to the process that leads.
+    FollowPeer(Option<Peer>),
+    /// A hand-over has ended.
+    HandedOver {
+        /// Which.
+        id: HandoverId,
+        /// How.
+        result: Result<String, HandoverError>,
+    },
+    /// Everything is in order for the process to end.
+    Stopped,
+}
+
+/// The process that leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its peer address.
+    pub address: String,
+    /// The process.
+    pub boot_id: BootId,
+    /// The lease that it leads with.
+    pub lease: LeaseId,
+}
+
+/// How often a node wants to be told that time has passed.
+pub const TICK: Duration = Duration::from_millis(20);
+
+/// What a node is told at its start.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The name of this member.
+    pub name: String,
+    /// This process.
+    pub boot_id: BootId,
+    /// Names of keys.
+    pub keys: Keys,
+    /// Where this member is reached.
+    pub addresses: Addresses,
+    /// What version of the program it is.
+    pub version: String,
+    /// The leader's lease.
+    pub leader_ttl: Duration,
+    /// How often it is kept alive.
+    pub keep_alive: Duration,
+    /// How long a call to etcd may take.
+    pub call_timeout: Duration,
+    /// How long a hand-over may take.
+    pub handover_timeout: Duration,
+    /// What the operator of the store set.
+    pub rules: Rules,
+    /// Bytes of records that may wait to be written.
+    pub queue_bytes: usize,
+    /// The wall clock at the start: where log time begins in a log that is empty.
+    pub wall: LogTime,
+    /// Where chance starts from.
+    pub seed: u64,
+}
