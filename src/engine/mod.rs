@@ -29,6 +29,7 @@ pub mod shard;
 pub mod slab;
 pub mod snapshot;
 pub mod state;
+mod table;
 pub mod task;
 pub mod types;
 

@@ -2,12 +2,12 @@
 //!
 //! Readers take the read lock; only the holder of the sequencer takes the write lock.
 
-use hashbrown::HashTable;
 use parking_lot::{Mutex, RwLock};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::object::Object;
 use super::slab::Slab;
+use super::table::Table;
 use super::types::{ObjectId, SequenceId};
 
 /// How many shards there are. Which shard a key is in is the same in all versions, since an answer about an absent key
@@ -90,25 +90,10 @@ pub struct Shard {
     pub dirty: Mutex<Vec<ObjectId>>,
 }
 
-/// What the table has of an object. With the tag it can grow, and tell nearly every other key from the one that is
-/// looked for, without a look at the objects, which lie elsewhere.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    slot: u32,
-    tag: u32,
-}
-
-impl Entry {
-    /// The hash for the table, which goes by the lowest and the highest bits.
-    fn hash(self) -> u64 {
-        u64::from(self.tag) << 32 | u64::from(self.tag)
-    }
-}
-
 /// The objects of one shard.
 #[derive(Debug, Default)]
 pub struct Objects {
-    by_key: HashTable<Entry>,
+    by_key: Table,
     slab: Slab<Object>,
     /// The last record that removed an object here: what an answer about an absent key rests on.
     pub last_removal: SequenceId,
@@ -118,18 +103,20 @@ impl Objects {
     /// The place of the object with this key.
     #[must_use]
     pub fn find(&self, hash: KeyHash, key: &[u8]) -> Option<u32> {
-        let wanted = Entry { slot: 0, tag: hash.tag() };
-        let is_it = |entry: &Entry| {
-            entry.tag == wanted.tag && self.slab.get(entry.slot).is_some_and(|object| *object.key == *key)
-        };
-        self.by_key.find(wanted.hash(), is_it).map(|entry| entry.slot)
+        self.by_key.find(hash.tag(), |slot| self.slab.get(slot).is_some_and(|object| *object.key == *key))
     }
 
     /// Where the object with a key of this hash most likely is, going by the table alone.
     #[must_use]
     pub fn likely(&self, hash: KeyHash) -> Option<u32> {
-        let wanted = Entry { slot: 0, tag: hash.tag() };
-        self.by_key.find(wanted.hash(), |entry| entry.tag == wanted.tag).map(|entry| entry.slot)
+        self.by_key.find(hash.tag(), |_| true)
+    }
+
+    /// Looks at where a key of this hash would be in the table, so that it is in the cache when it is needed. The number
+    /// means nothing: it is made of what was looked at.
+    #[must_use]
+    pub fn touch_table(&self, hash: KeyHash) -> u64 {
+        u64::from(self.by_key.touch(hash.tag()))
     }
 
     /// Looks at the object at this place, or at the place of the next new one, so that it is in the cache when it is
@@ -164,8 +151,7 @@ impl Objects {
     /// Stores an object whose key is not here yet.
     pub fn insert(&mut self, hash: KeyHash, object: Object) -> u32 {
         let slot = self.slab.insert(object);
-        let entry = Entry { slot, tag: hash.tag() };
-        self.by_key.insert_unique(entry.hash(), entry, |entry| entry.hash());
+        self.by_key.insert(hash.tag(), slot);
         slot
     }
 
@@ -173,14 +159,7 @@ impl Objects {
     pub fn remove(&mut self, slot: u32, record: SequenceId) -> Option<Object> {
         let object = self.slab.remove(slot)?;
         self.last_removal = record;
-        let gone = Entry { slot, tag: KeyHash::of(&object.key).tag() };
-        if let Ok(entry) = self.by_key.find_entry(gone.hash(), |entry| entry.slot == slot) {
-            entry.remove();
-        }
-        // Give the table back when most of it stands empty, with room to grow into so that it does not flap.
-        if self.by_key.capacity() > 64 && self.by_key.len() * 8 < self.by_key.capacity() {
-            self.by_key.shrink_to(self.by_key.len() * 2, |entry| entry.hash());
-        }
+        self.by_key.remove(KeyHash::of(&object.key).tag(), slot);
         Some(object)
     }
 

@@ -25,6 +25,10 @@ impl<'e> Sequencer<'e> {
         // single key has nothing to wait with.
         if keys.len() > 1 {
             let keys = &keys[..keys.len().min(RUN)];
+            let touched = keys.iter().fold(0, |sum: u64, key| {
+                sum.wrapping_add(self.objects(key.hash.shard()).touch_table(key.hash))
+            });
+            black_box(touched);
             let mut slots = [None; RUN];
             for (slot, key) in slots.iter_mut().zip(keys) {
                 *slot = self.objects(key.hash.shard()).likely(key.hash);
