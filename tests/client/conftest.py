@@ -1,13 +1,10 @@
 """Fixtures: a master and real clients for each test, killed when it ends; their logs are shown when it fails."""
 
-import pathlib
 
 import pytest
 
 from clients import Client
 from masters import Master
-
-LOG_TAIL_BYTES = 6000
 
 
 @pytest.fixture
@@ -50,13 +47,3 @@ def start_client(request, tmp_path):
 def client(start_client):
     """One client with a segment of the default size."""
     return start_client()
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item, call):
-    report = (yield).get_result()
-    folder = item.funcargs.get("tmp_path") if hasattr(item, "funcargs") else None
-    if report.failed and folder:
-        for log in sorted(pathlib.Path(folder).glob("*.log")):
-            tail = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
-            report.sections.append((f"end of {log.name}", tail))

@@ -1,7 +1,6 @@
 """Fixtures: whole deployments, ended with their test; the ends of all logs are shown when it fails."""
 
 import os
-import pathlib
 
 import pytest
 
@@ -9,7 +8,6 @@ import report
 from hosts import Network
 from world import World
 
-LOG_TAIL_BYTES = 3000
 # Printed with a failure; another seed is another run.
 SEED = os.environ.get("MOONKEEPER_TEST_SEED", "1")
 
@@ -44,13 +42,3 @@ def start_world(tmp_path):
     yield start
     for each in worlds:
         each.end()
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item, call):
-    report = (yield).get_result()
-    folder = item.funcargs.get("tmp_path") if hasattr(item, "funcargs") else None
-    if report.failed and folder:
-        for log in sorted(pathlib.Path(folder).rglob("*.log")):
-            tail = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
-            report.sections.append((f"end of {log.name}", tail))

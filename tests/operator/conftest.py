@@ -1,7 +1,6 @@
 """Fixtures: one API server for all tests, and for each test a namespace, an operator and masters that end with it."""
 
 import os
-import pathlib
 import subprocess
 
 import pytest
@@ -10,8 +9,6 @@ from apiserver import ApiServer
 from operators import Operator
 from space import Space
 from stores import Etcd
-
-LOG_TAIL_BYTES = 4000
 
 # Which calls were made by whom: what the operator may do is compared with what it does.
 AUDIT_POLICY = """\
@@ -79,14 +76,10 @@ def operator(start_operator):
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
-    folder = item.funcargs.get("tmp_path") if hasattr(item, "funcargs") else None
-    if report.failed and folder:
-        for log in sorted(pathlib.Path(folder).rglob("*.log")):
-            tail = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
-            report.sections.append((f"end of {log.name}", tail))
-        if space := item.funcargs.get("space"):
-            try:
-                shown = space.kubectl("get", "mcl,sts,pods,events", "-o", "wide", check=False).stdout
-            except subprocess.TimeoutExpired:
-                shown = "the API server does not answer"
-            report.sections.append(("objects", shown))
+    space = item.funcargs.get("space") if hasattr(item, "funcargs") else None
+    if report.failed and space:
+        try:
+            shown = space.kubectl("get", "mcl,sts,pods,events", "-o", "wide", check=False).stdout
+        except subprocess.TimeoutExpired:
+            shown = "the API server does not answer"
+        report.sections.append(("objects", shown))
