@@ -2,9 +2,9 @@
 """This master beside the reference and beside the floor: speed, processor time for each call, memory.
 
 Reads MOONKEEPER_BIN (this project's program, a release build) and MOONCAKE_MASTER (the reference). All three servers run
-at the same time on the loopback, each is loaded in turn, the order changes with every round, and medians count. The
-result is Markdown: one table for each kind of call, one for memory, one with the goals. Everything that was started is
-ended.
+at the same time on the loopback, each is loaded in turn, the order changes with every round, and medians count: of
+figures, and of the ratios within each round. The result is Markdown: one table for each kind of call, one for memory,
+one with the goals. Everything that was started is ended.
 """
 
 import argparse
@@ -18,6 +18,10 @@ import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "common"))
+
+from ports import free_port  # noqa: E402
 
 OURS = os.environ.get("MOONKEEPER_BIN", "")
 REFERENCE = os.environ.get("MOONCAKE_MASTER", "")
@@ -57,12 +61,6 @@ def say(text):
     print(f"== {text}", file=sys.stderr, flush=True)
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class Server:
     """One of the three servers, as long as it is needed."""
 
@@ -76,7 +74,8 @@ class Server:
             "ours": [OURS, "master", *flags],
             "floor": [OURS, "bench", "floor", "--address", self.address],
         }[arm]
-        with open(os.path.join(folder, f"{arm}.log"), "ab") as log:
+        self.log = os.path.join(folder, f"{arm}.log")
+        with open(self.log, "ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder)
         STARTED.append(self.process)
         self.wait_until_it_serves(port)
@@ -91,13 +90,20 @@ class Server:
                 return
             except OSError:
                 time.sleep(0.05)
-        raise SystemExit(f"the {self.arm} server did not come up on port {port}")
+        raise SystemExit(f"the {self.arm} server did not come up on port {port}{self.state()}")
+
+    def state(self):
+        """Whether it runs, and the last that it said."""
+        ended = self.process.poll()
+        with open(self.log, errors="replace") as log:
+            last = "".join(log.readlines()[-10:])
+        return f"; it {'runs' if ended is None else f'ended with {ended}'}; the end of its log:\n{last}"
 
     def bench(self, *arguments):
         command = [OURS, "bench", *arguments, "--address", self.address, "--pid", str(self.process.pid)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
         if done.returncode != 0:
-            raise SystemExit(f"{' '.join(command)} failed: {done.stderr.strip()}")
+            raise SystemExit(f"{' '.join(command)} failed: {done.stderr.strip()}{self.state()}")
         report = json.loads(done.stdout)
         if report["errors"]:
             raise SystemExit(f"{report['errors']} errors against the {self.arm} server: {report}")
@@ -171,6 +177,12 @@ def median(reports, field):
     return statistics.median(report[field] for report in reports)
 
 
+def ratio(reports, load, field, arm, base):
+    """The median of what each round says: what disturbs a machine lasts longer than a turn, so it is in both."""
+    pairs = zip(reports[load, arm], reports[load, base], strict=True)
+    return statistics.median(one[field] / other[field] for one, other in pairs)
+
+
 def table(head, rows):
     print("| " + " | ".join(head) + " |")
     print("|" + "---|" * len(head))
@@ -192,9 +204,9 @@ def print_loads(loads, reports):
                 }
                 for arm in ARMS
             }
-            cpu = {arm: values[arm][f"cpu_us_per_{unit}"] for arm in ARMS}
             for arm in ARMS:
                 numbers = values[arm]
+                cpu = f"cpu_us_per_{unit}"
                 rows.append(
                     [
                         f"{load[1]} × {load[2]}",
@@ -202,9 +214,9 @@ def print_loads(loads, reports):
                         f"{numbers[f'{unit}s_per_second']:,.0f}",
                         f"{numbers['p50_us']:,.0f}",
                         f"{numbers['p99_us']:,.0f}",
-                        f"{cpu[arm]:.3f}",
-                        f"{cpu[arm] / cpu['reference']:.3f}",
-                        f"{cpu[arm] / cpu['floor']:.2f}",
+                        f"{numbers[cpu]:.3f}",
+                        f"{ratio(reports, load, cpu, arm, 'reference'):.3f}",
+                        f"{ratio(reports, load, cpu, arm, 'floor'):.2f}",
                     ]
                 )
         head = ["connections × outstanding", "server", f"{unit}s/s", "p50 µs", "p99 µs"]
@@ -224,9 +236,6 @@ def print_memory(reports):
 def goals(loads, reports, memory, eviction):
     """Every goal as (what, wanted, measured, met)."""
 
-    def value(load, arm, field):
-        return median(reports[load, arm], field)
-
     def at_most(what, share, measured, of, floor=0.0):
         # What not even the floor reaches is not ours to reach.
         shown = f"{measured:.3f}" + (f" (the floor alone is {floor:.3f})" if floor > share else "")
@@ -236,18 +245,19 @@ def goals(loads, reports, memory, eviction):
         scenario, connections, outstanding = load
         name = f"{NAMES[scenario]}, {connections} × {outstanding}"
         unit = "item" if scenario.startswith("batch") else "call"
-        cpu = {arm: value(load, arm, f"cpu_us_per_{unit}") for arm in ARMS}
-        of_reference, floor = cpu["ours"] / cpu["reference"], cpu["floor"] / cpu["reference"]
+        cpu = f"cpu_us_per_{unit}"
+        of_reference = ratio(reports, load, cpu, "ours", "reference")
+        floor = ratio(reports, load, cpu, "floor", "reference")
         if scenario.startswith("batch"):
             yield at_most(f"{name}: CPU/item", 0.25, of_reference, "reference", floor)
-            speed = value(load, "ours", "items_per_second") / value(load, "reference", "items_per_second")
+            speed = ratio(reports, load, "items_per_second", "ours", "reference")
             yield (f"{name}: items/s", "≥ 2 × reference", f"{speed:.2f}", speed >= 2)
         elif scenario == "put":
             yield at_most(f"{name}: CPU/call", 0.333, of_reference, "reference", floor)
         elif outstanding > 1:
             yield at_most(f"{name}: CPU/call", 0.2, of_reference, "reference", floor)
         else:
-            yield at_most(f"{name}: CPU/call", 1.3, cpu["ours"] / cpu["floor"], "floor")
+            yield at_most(f"{name}: CPU/call", 1.3, ratio(reports, load, cpu, "ours", "floor"), "floor")
     for (objects, arm), report in memory.items():
         if arm == "ours":
             measured = report["bytes_per_object"]

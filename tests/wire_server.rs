@@ -22,12 +22,16 @@ fn exist(out: &mut Vec<u8>, sequence: u32, key: &[u8]) {
 }
 
 async fn read_frame(stream: &mut TcpStream) -> (ResponseHeader, Vec<u8>) {
-    let mut header = [0; RESPONSE_HEADER];
-    stream.read_exact(&mut header).await.unwrap();
-    let header = ResponseHeader::parse(&header).unwrap();
-    let mut body = vec![0; header.length as usize];
-    stream.read_exact(&mut body).await.unwrap();
-    (header, body)
+    let frame = async {
+        let mut header = [0; RESPONSE_HEADER];
+        stream.read_exact(&mut header).await.unwrap();
+        let header = ResponseHeader::parse(&header).unwrap();
+        let mut body = vec![0; header.length as usize];
+        stream.read_exact(&mut body).await.unwrap();
+        (header, body)
+    };
+    // A reply that never comes fails the test that waits for it.
+    tokio::time::timeout(Duration::from_secs(60), frame).await.expect("no reply came")
 }
 
 async fn sequences(stream: &mut TcpStream, count: usize) -> Vec<u32> {

@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
 use crate::master::flags::{self, Parsed};
@@ -44,30 +43,7 @@ pub fn main(args: &[String]) -> ExitCode {
 fn serve(settings: &Settings) -> ExitCode {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = settings.rpc.threads.on(cores);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
-    let runtime = match runtime {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            tracing::error!(%error, "cannot start threads");
-            return ExitCode::FAILURE;
-        }
-    };
-    let result = runtime.block_on(async {
-        let (stop, stopped) = watch::channel(false);
-        tokio::spawn(async move {
-            super::stop_signal().await;
-            // Nobody listens any more only when everything has ended.
-            let _ = stop.send(true);
-        });
-        run(settings, stopped).await
-    });
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!(%error, "cannot start");
-            ExitCode::FAILURE
-        }
-    }
+    super::serve(threads, |stopped| run(settings, stopped))
 }
 
 /// A panic may have left the metadata half changed. Nobody may be served from that: the process ends.

@@ -14,12 +14,14 @@ pub mod status;
 pub mod switchover;
 pub mod up;
 
+use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
 /// The code for a command line that makes no sense.
 const USAGE: u8 = 2;
@@ -43,6 +45,38 @@ fn block_on<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
 fn use_ring() {
     // An error means that it was chosen already.
     let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+}
+
+/// Runs a server on `threads` threads. It is told when somebody asks the process to end.
+fn serve<E, F>(threads: usize, run: impl FnOnce(watch::Receiver<bool>) -> F) -> ExitCode
+where
+    E: Display,
+    F: Future<Output = Result<(), E>>,
+{
+    let runtime =
+        match tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                tracing::error!(%error, "cannot start threads");
+                return ExitCode::FAILURE;
+            }
+        };
+    let result = runtime.block_on(async {
+        let (stop, stopped) = watch::channel(false);
+        tokio::spawn(async move {
+            stop_signal().await;
+            // Nobody listens any more only when everything has ended.
+            let _ = stop.send(true);
+        });
+        run(stopped).await
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(%error, "cannot start");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Waits until somebody asks the process to end.

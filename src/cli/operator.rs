@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use clap::{ArgAction, Parser, ValueEnum};
-use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
 use crate::master::settings::ha::Listen;
@@ -41,6 +40,9 @@ enum Format {
     Json,
 }
 
+/// It waits far more than it computes.
+const THREADS: usize = 2;
+
 const EXAMPLES: &str = "\
 Kubernetes is found as kubectl finds it, or from inside a pod.
 
@@ -76,29 +78,7 @@ pub fn main(args: &[String]) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            tracing::error!(%error, "cannot start threads");
-            return ExitCode::FAILURE;
-        }
-    };
-    let result = runtime.block_on(async {
-        let (stop, stopped) = watch::channel(false);
-        tokio::spawn(async move {
-            super::stop_signal().await;
-            // Nobody listens any more only when everything has ended.
-            let _ = stop.send(true);
-        });
-        run(&settings, stopped).await
-    });
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!(%error, "cannot start");
-            ExitCode::FAILURE
-        }
-    }
+    super::serve(THREADS, |stopped| run(&settings, stopped))
 }
 
 fn settings(arguments: Arguments) -> Result<Settings, getrandom::Error> {

@@ -9,6 +9,7 @@ import socket
 import urllib.request
 
 import processes
+from ports import free_port
 from waiting import wait_until
 
 
@@ -32,8 +33,8 @@ class Master:
     """A running master; `flags` are the reference's, by name."""
 
     def __init__(self, log_path, rpc_port=None, **flags):
-        free_port, self.metrics_port = processes.free_ports(2)
-        self.rpc_port = rpc_port or free_port
+        self.rpc_port = rpc_port or free_port()
+        self.metrics_port = free_port()
         self.address = f"127.0.0.1:{self.rpc_port}"
         self.log_path = log_path
         flags = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-import processes
+from ports import free_port
 from waiting import wait_until
 
 RPC_FAIL = -900
@@ -36,8 +36,7 @@ def test_objects_of_a_dead_client_go_after_its_ttl(master, start_client):
 
 @pytest.mark.master(client_ttl=5)
 def test_a_client_that_restarts_under_its_host_name(master, start_client):
-    [port] = processes.free_ports(1)
-    name = f"127.0.0.1:{port}"
+    name = f"127.0.0.1:{free_port()}"
     other = start_client()
     before = start_client(hostname=name)
     assert before.segment == name

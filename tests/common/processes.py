@@ -1,4 +1,4 @@
-"""Child processes that never outlive the test run, and ports for them to listen on.
+"""Child processes that never outlive the test run.
 
 Each child leads a process group of its own, which is killed when its test ends; and the kernel kills it if this
 process dies first, however it dies.
@@ -7,7 +7,6 @@ process dies first, however it dies.
 import ctypes
 import os
 import signal
-import socket
 import subprocess
 
 PR_SET_PDEATHSIG = 1
@@ -38,16 +37,3 @@ def kill(process):
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-
-
-def free_ports(count):
-    """Ports that nobody listens on right now. A master that finds one taken after all fails to bind, and its test
-    fails with the master's own message."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
