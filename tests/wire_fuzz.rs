@@ -190,7 +190,7 @@ impl Visitor for Decodes<'_> {
 }
 
 impl Service for Decoding {
-    fn call(&self, function: Function, body: &[u8], _: Option<Turn>, out: &mut Vec<u8>) -> Outcome {
+    fn call(&self, function: Function, body: &[u8], _: &mut Option<Turn>, out: &mut Vec<u8>) -> Outcome {
         if function.visit(Decodes(body)) {
             encode(&true, Form::Short, out);
             Outcome::Ready { depends_on: 0 }

@@ -160,6 +160,35 @@ async fn turns_are_taken_in_order_and_pass_on_from_whoever_left() {
 }
 
 #[tokio::test]
+async fn a_turn_is_for_what_came_together_and_no_longer() {
+    let service = Scripted::new();
+    let running = start(&service, Settings::default());
+    let held = std::sync::Arc::clone(&service.turns).acquire_owned().await.unwrap();
+    let mut bytes = Vec::new();
+    exist(&mut bytes, 1, b"first");
+    exist(&mut bytes, 2, b"turn a");
+    exist(&mut bytes, 3, b"turn b");
+    let mut first = TcpStream::connect(running.address).await.unwrap();
+    first.write_all(&bytes).await.unwrap();
+    assert_eq!(sequences(&mut first, 1).await, [1]);
+    let mut second = in_line(&service, running.address, "turn c").await;
+    drop(held);
+    assert_eq!(sequences(&mut first, 2).await, [2, 3]);
+    assert_eq!(sequences(&mut second, 1).await, [2]);
+    assert_eq!(service.started.lock().unwrap()[2..], [&b"turn a"[..], b"turn b", b"turn c"]);
+    // Both are still connected, and neither has it.
+    drop(service.turns.try_acquire().unwrap());
+    // What comes later waits in line again.
+    let _held = service.turns.acquire().await.unwrap();
+    bytes.clear();
+    exist(&mut bytes, 4, b"then");
+    exist(&mut bytes, 5, b"turn d");
+    first.write_all(&bytes).await.unwrap();
+    assert_eq!(sequences(&mut first, 1).await, [4]);
+    assert_eq!(service.started.lock().unwrap().last().unwrap(), b"then");
+}
+
+#[tokio::test]
 async fn a_client_that_does_not_read_does_not_keep_its_turn() {
     let service = Scripted::new();
     let running = start(&service, Settings::default());

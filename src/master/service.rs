@@ -23,8 +23,9 @@ const RECORD_BYTES: usize = 1024;
 
 /// How long the requests are that take turns. All changes pass the sequencer, and a batch keeps it for long enough that
 /// a thread which waits for it is put to sleep; waking that one costs as much as dozens of items. So batches wait in
-/// line before, where no thread sleeps: whoever ends one goes on with the next. Short requests keep the sequencer for
-/// less time than the line costs; very long ones let others in between, and would keep the line standing.
+/// line before, where no thread sleeps: whoever ends one goes on with the next. A turn is for all that one read brought,
+/// which is answered with one write. Short requests keep the sequencer for less time than the line costs; very long ones
+/// let others in between, and would keep the line standing.
 const TAKES_TURNS: Range<usize> = 2 << 10..256 << 10;
 
 /// What an RPC error says that is answered after the lease has run out. It never reaches anybody: the connection is
@@ -81,21 +82,19 @@ impl MasterService {
 }
 
 impl Service for MasterService {
-    fn call(&self, function: Function, body: &[u8], turn: Option<Turn>, out: &mut Vec<u8>) -> Outcome {
+    fn call(&self, function: Function, body: &[u8], turn: &mut Option<Turn>, out: &mut Vec<u8>) -> Outcome {
         if self.replication.is_some() && !self.may_write() {
             return NOT_LEADING;
         }
         if !effects::may_change(function) {
             return self.answer(function, body, out);
         }
-        let _turn = if TAKES_TURNS.contains(&body.len()) {
-            match turn.or_else(|| Arc::clone(&self.turns).try_acquire_owned().ok()) {
-                None => return Outcome::Busy(self.next_turn()),
-                taken => taken,
+        if TAKES_TURNS.contains(&body.len()) && turn.is_none() {
+            *turn = Arc::clone(&self.turns).try_acquire_owned().ok();
+            if turn.is_none() {
+                return Outcome::Busy(self.next_turn());
             }
-        } else {
-            None
-        };
+        }
         let Some(replication) = &self.replication else {
             return self.answer(function, body, out);
         };

@@ -44,7 +44,7 @@ impl Scripted {
         })
     }
 
-    fn exist_key(&self, body: &[u8], turn: Option<Turn>, out: &mut Vec<u8>) -> Outcome {
+    fn exist_key(&self, body: &[u8], turn: &mut Option<Turn>, out: &mut Vec<u8>) -> Outcome {
         let Ok(KeyRequest { key, .. }) = decode_request::<rpc::ExistKey>(body) else {
             return Outcome::Error { code: INVALID_RPC_ARGUMENTS, message: "invalid rpc arg" };
         };
@@ -56,9 +56,12 @@ impl Scripted {
                 None
             }));
         }
-        if key.starts_with(b"turn") && turn.is_none() && self.turns.try_acquire().is_err() {
-            let turns = Arc::clone(&self.turns);
-            return Outcome::Busy(Box::pin(async move { turns.acquire_owned().await.ok() }));
+        if key.starts_with(b"turn") && turn.is_none() {
+            *turn = Arc::clone(&self.turns).try_acquire_owned().ok();
+            if turn.is_none() {
+                let turns = Arc::clone(&self.turns);
+                return Outcome::Busy(Box::pin(async move { turns.acquire_owned().await.ok() }));
+            }
         }
         self.started.lock().unwrap().push(key.to_vec());
         assert!(key != b"panic", "as the test asked for");
@@ -84,7 +87,7 @@ impl Scripted {
 }
 
 impl Service for Scripted {
-    fn call(&self, function: Function, body: &[u8], turn: Option<Turn>, out: &mut Vec<u8>) -> Outcome {
+    fn call(&self, function: Function, body: &[u8], turn: &mut Option<Turn>, out: &mut Vec<u8>) -> Outcome {
         match function {
             Function::ExistKey => self.exist_key(body, turn, out),
             Function::GetReplicaListByRegex => {

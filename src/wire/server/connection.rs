@@ -82,7 +82,7 @@ pub(super) struct Connection<S> {
     later: Vec<LaterReply>,
     /// What the next request waits for before it can start.
     waiting: Option<BoxFuture<Option<Turn>>>,
-    /// What it waited for.
+    /// What it waited for. Kept while requests are handled that came together, never longer.
     turn: Option<Turn>,
     idle: Option<IdleTimer>,
     charge: Charge,
@@ -143,7 +143,6 @@ impl<S: Service> Connection<S> {
                 self.keep(buffered, used);
                 continue;
             }
-            self.turn = None;
             let mut read = ReadBuf::new(input);
             match Pin::new(&mut self.stream).poll_read(cx, &mut read) {
                 Poll::Pending => return Poll::Pending,
@@ -179,6 +178,7 @@ impl<S: Service> Connection<S> {
             }
             used += header.frame_length();
         }
+        self.turn = None;
         if used > 0
             && let Some(idle) = &mut self.idle
         {
@@ -197,7 +197,7 @@ impl<S: Service> Connection<S> {
             return true;
         };
         let start = frame::begin_response(out);
-        match self.service.call(function, body, self.turn.take(), out) {
+        match self.service.call(function, body, &mut self.turn, out) {
             Outcome::Ready { depends_on } => self.finish(start, sequence, depends_on, out),
             Outcome::Busy(waiting) => {
                 out.truncate(start);

@@ -35,9 +35,10 @@ pub enum Outcome {
 
 /// Answers calls.
 pub trait Service: Send + Sync + 'static {
-    /// Starts a call. Calls of one connection are started in the order of their arrival. `turn` is what the call waited
-    /// for, if it did. Whatever was appended to `out` counts only with [`Outcome::Ready`].
-    fn call(&self, function: Function, body: &[u8], turn: Option<Turn>, out: &mut Vec<u8>) -> Outcome;
+    /// Starts a call. Calls of one connection are started in the order of their arrival. `turn` is what the connection
+    /// waited for, if it did; a turn that is there afterwards is kept for the calls that came with this one. Whatever
+    /// was appended to `out` counts only with [`Outcome::Ready`].
+    fn call(&self, function: Function, body: &[u8], turn: &mut Option<Turn>, out: &mut Vec<u8>) -> Outcome;
 
     /// The durable prefix.
     fn durable(&self) -> u64;
