@@ -16,7 +16,8 @@ test: ## everything; installs what it needs into the cache folder first
 quick: ## three minutes at most: format, clippy, unit tests, one test with a real client
 	@scripts/test --quick
 
-lint: setup-test ## format, clippy, cargo-deny, Python and shell
+lint: ## format, clippy, cargo-deny, Python and shell
+	@scripts/setup-test python cargo-deny
 	@scripts/lint
 
 bench: ## this master beside the reference (ARGS)

@@ -68,7 +68,7 @@ class Server:
         self.arm = arm
         port = free_port()
         self.address = f"127.0.0.1:{port}"
-        flags = [f"--rpc_port={port}", f"--metrics_port={free_port()}", "--rpc_address=127.0.0.1"]
+        flags = [f"--rpc_port={port}", f"--metrics_port={free_port()}", "--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1"]
         command = {
             "reference": [REFERENCE, *flags],
             "ours": [OURS, "master", *flags],

@@ -89,7 +89,7 @@ class Single:
         self.name = "single"
         port = free_port()
         self.address = f"127.0.0.1:{port}"
-        flags = [f"--rpc_port={port}", f"--metrics_port={free_port()}", "--rpc_address=127.0.0.1"]
+        flags = [f"--rpc_port={port}", f"--metrics_port={free_port()}", "--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1"]
         self.process = processes.spawn([BINARY, "master", *flags], folder / "single.log", cwd=folder)
         time.sleep(1)
 

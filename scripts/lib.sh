@@ -80,13 +80,13 @@ need_tools() {
   ((${#missing[@]} == 0)) || die "not found on this machine: ${missing[*]}; install them first (see docs/development.md)"
 }
 
-# need_space GIB: of free space where the cache is
+# need_space GIB FOLDER VARIABLE: of free space where FOLDER is or will be, which VARIABLE can move elsewhere
 need_space() {
   local free
-  mkdir -p "$cache"
-  free=$(df --output=avail -k "$cache" | tail -n 1)
+  mkdir -p "$2"
+  free=$(df --output=avail -k "$2" | tail -n 1)
   ((free >= $1 * 1024 * 1024)) ||
-    die "disk space is short: $cache has $((free / 1024)) MiB left, $1 GiB are needed; set MOONKEEPER_CACHE to another disk"
+    die "disk space is short: $2 has $((free / 1024)) MiB left, $1 GiB are needed; set $3 to a folder on another disk"
 }
 
 # has_library NAME. Not a pipe into grep -q: that ends early, and the broken pipe would count as "no".
