@@ -6,7 +6,6 @@ addresses in each, and keeps the tallies. The left one is the reference.
 
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 from calls import Call, resolve
 from deliberate import deliberate
@@ -76,8 +75,11 @@ class Pair:
         right = reference_command() if self_comparison() else ours_command()
         masters = [Master("reference", reference_command(), flags), Master("ours", right, flags)]
         try:
-            with ThreadPoolExecutor(2) as pool:
-                list(pool.map(Master.start, masters))
+            # Side by side: most of a start is waiting.
+            for master in masters:
+                master.launch()
+            for master in masters:
+                master.wait_until_ready()
             self.left, self.right = (Side(master) for master in masters)
         except BaseException:
             for master in masters:

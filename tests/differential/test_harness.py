@@ -1,17 +1,27 @@
 """The harness itself: that it reads the wire right, and that it can fail."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import processes
 import pytest
 import shrink as shrinking
 import walk as walking
 from calls import Call
 from deliberate import DELIBERATE, deliberate
 from ledger import Ledger
+from masters import Master, MasterDied, ours_command
 from messages import MIB, TENANT, config, segment
 from normalise import Normaliser
 from pair import Difference, Side
 from rpc import RPCS, TABLE_PATH
 from struct_pack import CodecError, Err, Message, Ok, parse_literal
 from tally import Tally, error_codes, is_success
+from waiting import wait_until
+
+HERE = Path(__file__).resolve().parent
 
 
 def test_codes_follow_from_the_literals():
@@ -102,6 +112,30 @@ def test_only_listed_differences_are_tolerated():
     assert deliberate(call, Ok([]), Err(-200)) is None
     long_key = Call("PutStart", ((1, 1), "k" * 5000, 10, config(), TENANT))
     assert deliberate(long_key, Ok([]), Err(-600)) is DELIBERATE[0]
+
+
+def test_a_master_that_dies_is_not_started_again(monkeypatch):
+    starts = []
+    spawn = processes.spawn
+    monkeypatch.setattr(processes, "spawn", lambda *arguments: starts.append(spawn(*arguments)) or starts[-1])
+    with pytest.raises(MasterDied, match="no_such_flag"):
+        Master("ours", ours_command(), {"no_such_flag": 1}).start()
+    assert len(starts) == 1
+
+
+def test_masters_die_with_the_run_even_if_it_is_killed(tmp_path):
+    code = "import masters; m = masters.Master('m', masters.reference_command(), {}).start(); print(m.process.pid, m.log)"
+    code += "; import sys, time; sys.stdout.flush(); time.sleep(100)"
+    path = os.pathsep.join(str(folder) for folder in (HERE, HERE.parent / "common"))
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}
+    ) as run:
+        try:
+            pid, log = run.stdout.readline().split()
+        finally:
+            run.kill()
+    Path(log).unlink()
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the master to end")
 
 
 def test_a_wrong_answer_ends_a_walk(monkeypatch):
