@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import processes
@@ -105,6 +106,23 @@ def test_what_counts_as_success():
     assert is_success(Ok(False)) and is_success(3) and is_success([]) and is_success([Err(-1), Ok(None)])
     assert not is_success(Err(-1)) and not is_success([Err(-1)])
     assert error_codes([Err(-1), Ok(None), Err(-2)]) == [-1, -2]
+
+
+def test_timestamps_have_to_be_of_now():
+    now = int(time.time() * 1000)
+
+    def state(created, updated):
+        return Normaliser()("QueryTask", Ok(((1, 1), 0, 3, created, updated, (1, 1), "")))
+
+    def fetched(created):
+        return Normaliser()("FetchTasks", Ok([((1, 1), 0, "{}", created, 10)]))
+
+    assert state(now, now + 5) == state(now - 1000, now - 7)
+    for wrong in (0, now // 1000, now * 1000, now - 3_600_000):
+        assert state(wrong, now) != state(now, now)
+        assert state(now, wrong) != state(now, now)
+        assert fetched(wrong) != fetched(now) == fetched(now - 5)
+    assert state(now, now - 1) != state(now, now)
 
 
 def test_only_listed_differences_are_tolerated():
