@@ -85,10 +85,10 @@ def test_foreign_unmount(scenario):
 def test_stale_grace_deadlines(scenario):
     with scenario() as s:
         s.mount(1)
-        answers(s, "GracefulUnmountSegment", (1, 1), A, 300)
+        answers(s, "GracefulUnmountSegment", (1, 1), A, 2000)
         answers(s, "UnmountSegment", (1, 1), A)
         answers(s, "MountSegment", segment_message(1), A)
-        s.rest(1.0)
+        s.rest(3.0)
         reference, *ours = answers(s, "QuerySegmentStatusById", (1, 1))
         assert reference == Err(-101)
         assert all(answer == Ok(1) for answer in ours)
