@@ -8,6 +8,7 @@ import os
 import time
 
 from calls import Call, resolve
+from copies import Copies
 from deliberate import deliberate
 from ledger import Ledger
 from masters import Master, ours_command, reference_command
@@ -86,6 +87,7 @@ class Pair:
                 master.stop()
             raise
         self.tally = tally
+        self.copies = Copies()
         self._swept = True
 
     @property
@@ -108,7 +110,8 @@ class Pair:
             if not isinstance(answer, RpcError)
             for complaint in side.ledger.observe(call, answer)
         ]
-        kept = deliberate(call, left, right) if left != right else None
+        kept = deliberate(call, left, right, self.copies) if left != right else None
+        self.copies.observe(call, answers[0])
         if self.tally:
             self.tally.record(call, answers[0], differs=left != right and kept is None, kept=kept)
         if complaints or (left != right and kept is None):
