@@ -41,6 +41,10 @@ DELIBERATE = [
         "a key travels in a log record, and records are bounded: keys over 4 KiB are refused with -600",
     ),
     Deliberate(
+        "long-texts",
+        "so do the names of groups and segments, the targets of a copy and the message of a task",
+    ),
+    Deliberate(
         "offload-notices",
         "with offloading off a notice about an offloaded object is acknowledged and changes nothing",
     ),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from deliberate import DELIBERATE
 from calls import Call, TaskRef
-from messages import ALL, MIB, SUCCESS, TENANT, config, describe_replica, meta
+from messages import ALL, FAILED, MIB, SUCCESS, TENANT, config, describe_replica, meta
 from pair import self_comparison
 from rpc import RpcError
 from scenario import A, B, segment_message
@@ -60,6 +60,33 @@ def test_long_keys(scenario):
             reference, *ours = answers(s, *request)
             assert reference == Err(-704)
             assert all(answer == Err(-600) for answer in ours)
+
+
+def test_long_texts(scenario):
+    with scenario() as s:
+        s.mount(1, 2)
+        s.put(A, "k")
+        text = "x" * 4097
+        requests = [("MountSegment", segment_message(3, **{field: text}), A) for field in ("name", "endpoint", "host")]
+        requests.append(("PutStart", A, "grouped", 10, config(groups=[text]), TENANT))
+        requests.append(("CopyStart", A, "k", TENANT, "seg1", ["seg1"] * 101))
+        requests.append(("CreateCopyTask", "k", TENANT, ["seg2"] * 101))
+        for request in requests:
+            reference, *ours = answers(s, *request)
+            assert isinstance(reference, Ok), request[0]
+            assert all(answer == Err(-600) for answer in ours), request[0]
+            if request[0] == "MountSegment":
+                answers(s, "UnmountSegment", (3, 3), A)
+        longest = text[:4096]
+        s("MountSegment", segment_message(4, name=longest), A, expect=Ok(None))
+        s("PutStart", A, "grouped as well", 10, config(preferred=["seg1"], groups=[longest]), TENANT)
+        s.put(A, "l")
+        s("CopyStart", A, "l", TENANT, "seg1", ["seg1"] * 100)
+        s("CreateCopyTask", "l", TENANT, ["seg2"] * 100, token=1)
+        s("MarkTaskToComplete", A, (TaskRef(1), FAILED, text), expect=Ok(None))
+        reference, *ours = [side.send(Call("QueryTask", (TaskRef(1),))).value[6] for side in s.pair.sides]
+        assert reference == text
+        assert self_comparison() or ours == [longest]
 
 
 def test_offload_notices(scenario):
