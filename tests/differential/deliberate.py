@@ -45,6 +45,10 @@ DELIBERATE = [
         "so do the names of groups and segments, the targets of a copy and the message of a task",
     ),
     Deliberate(
+        "costly-patterns",
+        "the steps and the depth of a regular expression are bounded, so that no request keeps the others waiting",
+    ),
+    Deliberate(
         "offload-notices",
         "with offloading off a notice about an offloaded object is acknowledged and changes nothing",
     ),

@@ -89,6 +89,25 @@ def test_long_texts(scenario):
         assert self_comparison() or ours == [longest]
 
 
+def test_costly_patterns(scenario):
+    with scenario() as s:
+        s.mount(1)
+        s.put(A, "a" * 20 + "b")
+        for pattern, refused in (
+            ("^(a+)+$", False),
+            ("^(a+)+\\1$", True),
+            ("(" * 200 + "c" + ")" * 200, False),
+            ("(" * 201 + "c" + ")" * 201, True),
+        ):
+            for name, arguments, nothing in (
+                ("GetReplicaListByRegex", (pattern, TENANT), Ok([])),
+                ("RemoveByRegex", (pattern, True, TENANT), Ok(0)),
+            ):
+                reference, *ours = answers(s, name, *arguments)
+                assert reference == nothing, pattern
+                assert all(answer == (Err(-600) if refused else nothing) for answer in ours), pattern
+
+
 def test_offload_notices(scenario):
     with scenario() as s:
         s.mount(1)
