@@ -18,18 +18,11 @@ def _die_with_parent():
 
 
 def spawn(command, log_path, **options):
-    """Starts `command` with its output in `log_path`. To be called from the main thread: the kernel takes the end of
-    the thread that started a child for the end of its parent."""
+    """Starts `command` with its output in `log_path`, or where `options` lead it. To be called from the main thread:
+    the kernel takes the end of the thread that started a child for the end of its parent."""
     with open(log_path, "wb") as log:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=_die_with_parent,
-            **options,
-        )
+        streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+        return subprocess.Popen(command, start_new_session=True, preexec_fn=_die_with_parent, **(streams | options))
 
 
 def kill(process):

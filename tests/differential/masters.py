@@ -12,11 +12,11 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import processes
 from ports import free_port
 from rpc import Connection
 
 _START_DEADLINE_SECONDS = 30.0
-_PORT_ATTEMPTS = 3
 
 
 class MasterDied(Exception):
@@ -52,15 +52,12 @@ class Master:
     connections: list = field(default_factory=list)
 
     def start(self):
-        # A port that was free when chosen can be taken before it is opened.
-        for _ in range(_PORT_ATTEMPTS - 1):
-            try:
-                return self._start()
-            except MasterDied:
-                continue
-        return self._start()
+        self.launch()
+        self.wait_until_ready()
+        return self
 
-    def _start(self):
+    def launch(self):
+        """Starts the process. From the main thread only, as ``processes.spawn`` wants it."""
         self.rpc_port = free_port()
         self.metrics_port = free_port()
         flags = {
@@ -72,18 +69,13 @@ class Master:
         }
         arguments = [f"--{name}={_spell(value)}" for name, value in flags.items()]
         handle, name = tempfile.mkstemp(prefix=f"master-{self.label}-", suffix=".log")
+        os.close(handle)
         self.log = Path(name)
-        with os.fdopen(handle, "wb") as out:
-            self.process = subprocess.Popen(
-                self.command + arguments,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
-        self._wait_until_ready()
-        return self
+        self.process = processes.spawn(self.command + arguments, self.log)
 
-    def _wait_until_ready(self):
+    def wait_until_ready(self):
+        """Returns when the master takes connections. One that ends before is not started again, whatever the reason:
+        that would hide a master of ours that dies at its start."""
         deadline = time.monotonic() + _START_DEADLINE_SECONDS
         while self.process.poll() is None:
             if time.monotonic() > deadline:
@@ -114,9 +106,8 @@ class Master:
         self.connections.clear()
         # Killed, not asked: nothing of a test master is worth keeping, and the
         # reference takes most of a second to stop on its own.
-        if self.process and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+        if self.process:
+            processes.kill(self.process)
         if self.log:
             self.log.unlink(missing_ok=True)
 

@@ -6,9 +6,9 @@ addresses in each, and keeps the tallies. The left one is the reference.
 
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 from calls import Call, resolve
+from copies import Copies
 from deliberate import deliberate
 from ledger import Ledger
 from masters import Master, ours_command, reference_command
@@ -76,14 +76,18 @@ class Pair:
         right = reference_command() if self_comparison() else ours_command()
         masters = [Master("reference", reference_command(), flags), Master("ours", right, flags)]
         try:
-            with ThreadPoolExecutor(2) as pool:
-                list(pool.map(Master.start, masters))
+            # Side by side: most of a start is waiting.
+            for master in masters:
+                master.launch()
+            for master in masters:
+                master.wait_until_ready()
             self.left, self.right = (Side(master) for master in masters)
         except BaseException:
             for master in masters:
                 master.stop()
             raise
         self.tally = tally
+        self.copies = Copies()
         self._swept = True
 
     @property
@@ -106,7 +110,8 @@ class Pair:
             if not isinstance(answer, RpcError)
             for complaint in side.ledger.observe(call, answer)
         ]
-        kept = deliberate(call, left, right) if left != right else None
+        kept = deliberate(call, left, right, self.copies) if left != right else None
+        self.copies.observe(call, answers[0])
         if self.tally:
             self.tally.record(call, answers[0], differs=left != right and kept is None, kept=kept)
         if complaints or (left != right and kept is None):

@@ -7,6 +7,10 @@ from struct_pack import Err, Ok
 
 #: The error codes of the protocol description that a master without offload,
 #: NoF, DFS allocator and tenants can answer, and why each one is possible.
+#: Not among them is -714, with which an upsert is refused over a replica that
+#: is in use: in use by a copy or move it is refused with -708 before that, and
+#: nothing else but offloading and promotion uses one. That no way to end a copy
+#: leaves its source in use is shown by test_copy_and_move.py.
 APPLICABLE_CODES = {
     -1: "remount of a segment without base",
     -101: "segment not found",

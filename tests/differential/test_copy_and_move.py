@@ -1,6 +1,6 @@
 """Copies and moves: the order of the checks, and what each end leaves behind."""
 
-from messages import ALL, MIB, TENANT
+from messages import ALL, MIB, TENANT, config
 from scenario import A, B, C, STRANGER, segment_message
 from struct_pack import Err, Ok
 
@@ -193,6 +193,33 @@ def test_segments_that_go_during_a_move(scenario):
         s("UnmountSegment", (1, 1), A)
         s("MoveEnd", A, "source goes", TENANT, expect=Err(-712))
         s.get("source goes", expect=Err(-704))
+
+
+def test_no_end_of_a_copy_leaves_its_source_in_use(scenario):
+    """A source that stayed in use would make upserts fail with -714."""
+    with scenario() as s:
+        s.mount(1, 2, 3)
+        s.put(A, "filler", 60 * MIB, preferred=["seg2"])
+        s.put(A, "no room", 30 * MIB)
+        s("CopyStart", A, "no room", TENANT, "seg1", ["seg3", "seg2"], expect=Err(-200))
+        s("MoveStart", A, "no room", TENANT, "seg1", "seg2", expect=Err(-200))
+        s.start(B, "no room", 30 * MIB, upsert=True)
+        flights = [
+            (start, end, goes)
+            for start, end in (("CopyStart", "CopyEnd"), ("CopyStart", "CopyRevoke"), ("MoveStart", "MoveRevoke"))
+            for goes in (False, True)
+        ] + [("MoveStart", "MoveEnd", True)]
+        for number, (start, _, _) in enumerate(flights):
+            s.put(A, f"k{number}")
+            s(start, A, f"k{number}", TENANT, "seg1", ["seg3"] if start == "CopyStart" else "seg3")
+            s("UpsertStart", B, f"k{number}", 1000, config(1), TENANT, expect=Err(-708))
+        for goes in (False, True):
+            if goes:
+                s("UnmountSegment", (3, 3), C)
+            for number, (_, end, last) in enumerate(flights):
+                if last == goes:
+                    s(end, A, f"k{number}", TENANT, expect=Err(-712) if goes and end.endswith("End") else OK)
+                    assert isinstance(s.start(B, f"k{number}", upsert=True), Ok)
 
 
 def test_a_write_in_progress_and_its_segments(scenario):

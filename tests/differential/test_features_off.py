@@ -106,7 +106,8 @@ def test_unknown_functions_and_bad_arguments(scenario):
 
 def _raw(connection, function_id, body):
     try:
-        connection.call_raw(function_id, body)
+        answer = connection.call_raw(function_id, body)
     except RpcError as error:
         return (error.code, error.message)
-    return "answered"
+    (rpc,) = (rpc for rpc in RPCS.values() if rpc.function_id == function_id)
+    return rpc.response.decode(answer)

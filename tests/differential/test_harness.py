@@ -1,17 +1,31 @@
 """The harness itself: that it reads the wire right, and that it can fail."""
 
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pair as pairing
+import processes
 import pytest
 import shrink as shrinking
 import walk as walking
 from calls import Call
+from copies import Copies
 from deliberate import DELIBERATE, deliberate
 from ledger import Ledger
+from masters import Master, MasterDied, ours_command
 from messages import MIB, TENANT, config, segment
 from normalise import Normaliser
 from pair import Difference, Side
 from rpc import RPCS, TABLE_PATH
+from scenario import Scenario
 from struct_pack import CodecError, Err, Message, Ok, parse_literal
 from tally import Tally, error_codes, is_success
+from waiting import wait_until
+
+HERE = Path(__file__).resolve().parent
 
 
 def test_codes_follow_from_the_literals():
@@ -97,11 +111,102 @@ def test_what_counts_as_success():
     assert error_codes([Err(-1), Ok(None), Err(-2)]) == [-1, -2]
 
 
+def test_timestamps_have_to_be_of_now():
+    now = int(time.time() * 1000)
+
+    def state(created, updated):
+        return Normaliser()("QueryTask", Ok(((1, 1), 0, 3, created, updated, (1, 1), "")))
+
+    def fetched(created):
+        return Normaliser()("FetchTasks", Ok([((1, 1), 0, "{}", created, 10)]))
+
+    assert state(now, now + 5) == state(now - 1000, now - 7)
+    for wrong in (0, now // 1000, now * 1000, now - 3_600_000):
+        assert state(wrong, now) != state(now, now)
+        assert state(now, wrong) != state(now, now)
+        assert fetched(wrong) != fetched(now) == fetched(now - 5)
+    assert state(now, now - 1) != state(now, now)
+
+
+def _copies(*unmounted):
+    """A copy of "k" to two segments, some of which are gone."""
+    copies = Copies()
+    for number in (1, 2, 3):
+        message = segment((number, number), f"s{number}", 0x1000, MIB, f"e:{number}")
+        copies.observe(Call("MountSegment", (message, (1, 1))), Ok(None))
+    written = [_replica(2, 0x1000, "e:2"), _replica(3, 0x1000, "e:3")]
+    copies.observe(Call("CopyStart", ((1, 1), "k", TENANT, "s1", ["s2", "s3"])), Ok((_replica(1, 0x1000), written)))
+    for number in unmounted:
+        copies.observe(Call("UnmountSegment", ((number, number), (1, 1))), Ok(None))
+    return copies
+
+
+def test_a_copy_is_stranded_when_all_its_targets_are_gone():
+    assert not _copies().stranded("k") and not _copies(2).stranded("k") and not _copies(1, 2).stranded("k")
+    copies = _copies(2, 3)
+    assert copies.stranded("k") and not copies.stranded("other")
+    copies.observe(Call("CopyEnd", ((1, 1), "k", TENANT)), Err(-601))
+    assert copies.stranded("k")
+    copies.observe(Call("CopyEnd", ((1, 1), "k", TENANT)), Err(-712))
+    assert not copies.stranded("k")
+
+
 def test_only_listed_differences_are_tolerated():
-    call = Call("PutStart", ((1, 1), "k", 10, config(), TENANT))
-    assert deliberate(call, Ok([]), Err(-200)) is None
+    here = _copies(2, 3)
+    remove, batch = Call("Remove", ("k", True, TENANT)), Call("BatchRemove", (["k", "l"], True, TENANT))
+    incomplete, copied = Err(-703), Err(-708)
+    assert deliberate(batch, [incomplete, Ok(None)], [copied, Ok(None)], here).name == "removal-beside-a-copy"
+    for copies, call, left, right in (
+        (here, batch, [copied, Ok(None)], [incomplete, Ok(None)]),
+        (here, batch, [incomplete, incomplete], [copied, copied]),
+        (here, batch, [incomplete, Ok(None)], [copied, Err(-704)]),
+        (here, batch, [incomplete, Ok(None)], [copied]),
+        (here, batch, [incomplete, Ok(None)], ("rpc error", 10, "")),
+        (here, remove, incomplete, copied),
+        (_copies(2), batch, [incomplete, Ok(None)], [copied, Ok(None)]),
+    ):
+        assert deliberate(call, left, right, copies) is None, (call, left, right)
+    # What only test_deliberate.py meets is accepted nowhere else, not even as documented.
     long_key = Call("PutStart", ((1, 1), "k" * 5000, 10, config(), TENANT))
-    assert deliberate(long_key, Ok([]), Err(-600)) is DELIBERATE[0]
+    assert deliberate(long_key, Ok([]), Err(-600), here) is None
+
+
+def test_a_scenario_says_what_both_answer(monkeypatch):
+    send = Side.send
+
+    def lying(side, call):
+        answer = send(side, call)
+        return Ok(True) if side is s.pair.right and call.name == "ExistKey" else answer
+
+    monkeypatch.setattr(Side, "send", lying)
+    # As if any difference were one that is kept on purpose.
+    monkeypatch.setattr(pairing, "deliberate", lambda *_: DELIBERATE[0])
+    with pytest.raises(AssertionError, match="expected: Ok\\(False\\)"), Scenario() as s:
+        s("ExistKey", "k", TENANT, expect=Ok(False))
+
+
+def test_a_master_that_dies_is_not_started_again(monkeypatch):
+    starts = []
+    spawn = processes.spawn
+    monkeypatch.setattr(processes, "spawn", lambda *arguments: starts.append(spawn(*arguments)) or starts[-1])
+    with pytest.raises(MasterDied, match="no_such_flag"):
+        Master("ours", ours_command(), {"no_such_flag": 1}).start()
+    assert len(starts) == 1
+
+
+def test_masters_die_with_the_run_even_if_it_is_killed(tmp_path):
+    code = "import masters; m = masters.Master('m', masters.reference_command(), {}).start(); print(m.process.pid, m.log)"
+    code += "; import sys, time; sys.stdout.flush(); time.sleep(100)"
+    path = os.pathsep.join(str(folder) for folder in (HERE, HERE.parent / "common"))
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}
+    ) as run:
+        try:
+            pid, log = run.stdout.readline().split()
+        finally:
+            run.kill()
+    Path(log).unlink()
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the master to end")
 
 
 def test_a_wrong_answer_ends_a_walk(monkeypatch):

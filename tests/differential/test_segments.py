@@ -145,10 +145,10 @@ def test_the_earliest_grace_period_counts(scenario):
         s("GracefulUnmountSegment", (1, 1), A, 3_000_000, expect=OK)
         s("GracefulUnmountSegment", (1, 1), A, 0, expect=OK)
         s("QuerySegmentStatusById", (1, 1), expect=Err(-101))
-        s("GracefulUnmountSegment", (2, 2), B, 400, expect=OK)
+        s("GracefulUnmountSegment", (2, 2), B, 2000, expect=OK)
         s("GracefulUnmountSegment", (2, 2), B, 3_000_000, expect=OK)
         s("QuerySegmentStatusById", (2, 2), expect=Ok(4))
-        s.rest(1.2)
+        s.rest(3.0)
         s("QuerySegmentStatusById", (2, 2), expect=Err(-101))
 
 

@@ -8,51 +8,19 @@ import subprocess
 from running import alive
 from waiting import wait_until
 
-# Appended to the program that `up` prints: keeps the client at work, one line of input per question.
-GO_ON = """
-import sys
-for line in sys.stdin:
-    question, key = line.split()
-    print(store.put(key, b"of " + key.encode()) if question == "put" else store.get(key), flush=True)
-"""
 
-
-class Client:
-    """A Python that runs the printed program, and then does what it is told."""
-
-    def __init__(self, up, log_path):
-        command = [os.environ["MOONCAKE_PYTHON"], "-c", up.snippet() + GO_ON]
-        with open(log_path, "wb") as log:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-            )
-        assert self.process.stdout.readline() == "b'value'\n"
-
-    def ask(self, question, key):
-        self.process.stdin.write(f"{question} {key}\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline().strip()
-
-    def close(self):
-        self.process.kill()
-        self.process.wait()
-
-
-def test_the_printed_program_works_and_goes_on_when_the_primary_is_killed(start_up, tmp_path):
+def test_the_printed_program_works_and_goes_on_when_the_primary_is_killed(start_up, start_client):
     up = start_up()
-    client = Client(up, tmp_path / "client.log")
-    try:
-        first = up.wait_for_primary(1)
-        os.kill(up.pids()[first], signal.SIGKILL)
-        assert up.wait_for_primary(2) != first
-        wait_until(lambda: client.ask("put", "later") == "0", "a put after the failover", seconds=60)
-        assert client.ask("get", "later") == "b'of later'"
-        assert client.ask("get", "key") == "b'value'"
-        # The one that was killed comes back as a standby, and says so.
-        wait_until(lambda: f"{first} is standby" in up.text(), "the killed master to come back", seconds=60)
-        assert f"{first} (pid {up.pids()[first]}) was killed" in up.text()
-    finally:
-        client.close()
+    client = start_client(up)
+    first = up.wait_for_primary(1)
+    os.kill(up.pids()[first], signal.SIGKILL)
+    assert up.wait_for_primary(2) != first
+    wait_until(lambda: client.ask("put", "later") == "0", "a put after the failover", seconds=60)
+    assert client.ask("get", "later") == "b'of later'"
+    assert client.ask("get", "key") == "b'value'"
+    # The one that was killed comes back as a standby, and says so.
+    wait_until(lambda: f"{first} is standby" in up.text(), "the killed master to come back", seconds=60)
+    assert f"{first} (pid {up.pids()[first]}) was killed" in up.text()
 
 
 def test_the_proposed_commands_work(start_up):
@@ -96,18 +64,15 @@ def test_the_masters_end_with_it_even_when_it_is_killed(start_up):
     wait_until(lambda: not any(alive(pid) for pid in pids), "the masters to end")
 
 
-def test_with_a_folder_the_index_is_still_there_after_a_restart(start_up, tmp_path):
+def test_with_a_folder_the_index_is_still_there_after_a_restart(start_up, start_client, tmp_path):
     data = f"--data-dir={tmp_path / 'data'}"
     up = start_up(data)
-    client = Client(up, tmp_path / "client.log")
-    try:
-        ports = [f"--etcd-port={up.line('cluster ').rsplit(':', 1)[1]}"]
-        assert client.ask("put", "kept") == "0"
-        assert up.stop() == 0
-        up = start_up(data, *ports)
-        wait_until(lambda: client.ask("get", "kept") == "b'of kept'", "the client to find it again", seconds=100)
-    finally:
-        client.close()
+    client = start_client(up)
+    ports = [f"--etcd-port={up.line('cluster ').rsplit(':', 1)[1]}"]
+    assert client.ask("put", "kept") == "0"
+    assert up.stop() == 0
+    up = start_up(data, *ports)
+    wait_until(lambda: client.ask("get", "kept") == "b'of kept'", "the client to find it again", seconds=100)
 
 
 def test_what_cannot_start_is_said(tmp_path):
