@@ -183,8 +183,10 @@ impl AdminView for Admin {
             self.read(|engine| {
                 let mut lines = Vec::new();
                 engine.walk(shard, |object| {
-                    lines.extend_from_slice(&object.key);
-                    lines.push(b'\n');
+                    if object.is_readable() {
+                        lines.extend_from_slice(&object.key);
+                        lines.push(b'\n');
+                    }
                 });
                 lines
             })
@@ -198,23 +200,16 @@ impl AdminView for Admin {
     }
 
     fn segments(&self) -> Answer<'_, Result<Vec<SegmentInfo>, ViewError>> {
-        let info = |segment: &crate::engine::segment::Segment| {
-            let status = segment.status();
-            SegmentInfo {
-                name: segment.name.to_vec(),
-                id: (segment.id.first, segment.id.second),
-                client_id: (segment.client.first, segment.client.second),
-                base: segment.base,
-                size: segment.size,
-                te_endpoint: text(&segment.te_endpoint),
-                protocol: text(&segment.protocol),
-                status: match status {
-                    SegmentStatus::Ok => (status as i32, "OK"),
-                    SegmentStatus::GracefullyUnmounting => (status as i32, "GRACEFULLY_UNMOUNTING"),
-                },
-                used_bytes: segment.used(),
-                capacity_bytes: if status == SegmentStatus::Ok { segment.size } else { 0 },
-            }
+        let info = |segment: &crate::engine::segment::Segment| SegmentInfo {
+            name: segment.name.to_vec(),
+            id: (segment.id.first, segment.id.second),
+            client_id: (segment.client.first, segment.client.second),
+            base: segment.base,
+            size: segment.size,
+            te_endpoint: text(&segment.te_endpoint),
+            protocol: text(&segment.protocol),
+            draining: segment.status() == SegmentStatus::GracefullyUnmounting,
+            used_bytes: segment.used(),
         };
         self.read(|engine| engine.segments().iter().map(|segment| info(segment)).collect())
     }
