@@ -148,7 +148,7 @@ impl AdminView for Admin {
                 .collect(),
             keys: engine.len(),
             soft_pinned_keys: counts.soft_pinned.load(Ordering::Relaxed),
-            memory_keys: engine.len(),
+            memory_keys: engine.len().saturating_sub(reading.writing as u64),
             clients: engine.joined_clients() as u64,
             discarded_bytes: reading.discarded_bytes,
             connections: connections.load(Ordering::Relaxed) as u64,
@@ -215,13 +215,14 @@ impl AdminView for Admin {
     }
 
     fn remove_all(&self, force: bool) -> Answer<'_, Result<i64, ViewError>> {
-        let serving = self.serving();
+        let (serving, metrics) = (self.serving(), Arc::clone(&self.metrics));
         Box::pin(async move {
             let Some(Current { engine, clock, passage, .. }) = serving else {
                 return Err(view_error(UNAVAILABLE));
             };
             let removal = tokio::task::spawn_blocking(move || engine.remove_all(force, clock.now()));
             match removal.await {
+            metrics.rpc.call(Function::RemoveAll, true);
                 Ok((count, depends_on)) if passage.settle(depends_on).await => Ok(count as i64),
                 Ok(_) => Err(view_error(UNAVAILABLE)),
                 Err(_) => Err(view_error(ErrorCode::INTERNAL_ERROR)),

@@ -57,10 +57,10 @@ impl Families {
         self.gauge("master_key_count", "Objects, unfinished ones included", gauges.keys as f64);
         self.gauge("master_soft_pin_key_count", "Objects with a soft pin", gauges.soft_pinned_keys as f64);
         self.gauge("master_active_clients", "Clients that are alive", gauges.clients as f64);
-        self.gauge("mem_cache_nums_", "Objects with a replica in memory", gauges.memory_keys as f64);
+        self.gauge("mem_cache_nums_", "Objects that are written, in memory", gauges.memory_keys as f64);
         self.gauge(
             "master_put_start_discarded_staging_size",
-            "Bytes of unfinished puts that are not given out again yet",
+            "Bytes of no object that may still be in use",
             gauges.discarded_bytes as f64,
         );
         let id = gauges.sequence_id as f64;
@@ -138,12 +138,12 @@ impl Families {
             ("master_evicted_size_bytes", "Bytes that eviction freed", &counters.evicted_bytes),
             (
                 "master_put_start_discard_cnt",
-                "Unfinished puts that were dropped",
+                "Times that bytes were taken from an object but stayed reserved",
                 &counters.put_start_discards,
             ),
             (
                 "master_put_start_release_cnt",
-                "Dropped puts whose memory is free",
+                "Times that such bytes were given free",
                 &counters.put_start_releases,
             ),
         ];

@@ -15,7 +15,7 @@ pub struct Gauges {
     pub keys: u64,
     /// Objects with a soft pin.
     pub soft_pinned_keys: u64,
-    /// Objects with a replica in memory.
+    /// Objects that are not being written: all are in memory.
     pub memory_keys: u64,
     /// Clients that are alive.
     pub clients: u64,

@@ -1,7 +1,7 @@
 //! The reference's metric names for RPCs, and which of our RPCs each of them counts.
 //!
-//! As observed on the reference: upserts count as puts, dynamic copies as copies, and every key of a BatchRemove
-//! as one Remove.
+//! As observed on the reference: upserts count as puts, dynamic copies as copies, graceful unmounts as unmounts, and every
+//! key of a BatchRemove as one Remove.
 
 use super::rpc::{RpcCounts, RpcMetrics};
 
@@ -41,7 +41,7 @@ pub(super) const SINGLES: &[Single] = &[
     single("remove_by_regex", &["RemoveByRegex"]),
     single("remove_all", &["RemoveAll"]),
     single("mount_segment", &["MountSegment"]),
-    single("unmount_segment", &["UnmountSegment"]),
+    single("unmount_segment", &["UnmountSegment", "GracefulUnmountSegment"]),
     single("remount_segment", &["ReMountSegment"]),
     single("ping", &["Ping"]),
     single("copy_start", &["CopyStart", "DynamicReplicaCopyStart"]),
