@@ -116,6 +116,7 @@ impl AdminView for Admin {
             let hold = if primary { engine.hold_until().0.saturating_sub(clock.now().0) } else { 0 };
             ReplicationGauges {
                 primary,
+                activity: node.activity,
                 ready: node.activity == Activity::Serving || (!primary && node.caught_up),
                 term: node.term.0,
                 durable: gate.durable().0,
@@ -221,8 +222,8 @@ impl AdminView for Admin {
                 return Err(view_error(UNAVAILABLE));
             };
             let removal = tokio::task::spawn_blocking(move || engine.remove_all(force, clock.now()));
-            match removal.await {
             metrics.rpc.call(Function::RemoveAll, true);
+            match removal.await {
                 Ok((count, depends_on)) if passage.settle(depends_on).await => Ok(count as i64),
                 Ok(_) => Err(view_error(UNAVAILABLE)),
                 Err(_) => Err(view_error(ErrorCode::INTERNAL_ERROR)),

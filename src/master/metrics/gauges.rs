@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::replication::node::status::Activity;
+
 /// A reading of the state.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Gauges {
@@ -36,10 +38,12 @@ pub struct Gauges {
 }
 
 /// A reading of a master that replicates.
-#[derive(Debug, Default, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ReplicationGauges {
     /// Whether it leads.
     pub primary: bool,
+    /// What it is at.
+    pub activity: Activity,
     /// Whether it serves, or could at once.
     pub ready: bool,
     /// The term.
