@@ -13,19 +13,22 @@ from ports import free_port
 from waiting import wait_until
 
 
-def _command():
+def is_reference():
     which = os.environ.get("MOONKEEPER_TEST_MASTER", "moonkeeper")
-    if which == "moonkeeper":
-        return [os.environ["MOONKEEPER_BIN"], "master"]
-    assert which == "reference", f"MOONKEEPER_TEST_MASTER={which}: moonkeeper or reference"
-    return [os.environ["MOONCAKE_MASTER"]]
+    assert which in ("moonkeeper", "reference"), f"MOONKEEPER_TEST_MASTER={which}: moonkeeper or reference"
+    return which == "reference"
 
 
-def _accepts(port):
+
+def _command():
+    return [os.environ["MOONCAKE_MASTER"]] if is_reference() else [os.environ["MOONKEEPER_BIN"], "master"]
+
+def accepts(port, address="127.0.0.1"):
+    """Whether somebody listens there."""
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        socket.create_connection((address, port), timeout=5).close()
         return True
-    except OSError:
+    except ConnectionRefusedError:
         return False
 
 
@@ -48,7 +51,7 @@ class Master:
 
     def _serves(self):
         assert self.process.poll() is None, f"the master ended with {self.process.returncode}: {self.log_path}"
-        return _accepts(self.rpc_port) and _accepts(self.metrics_port)
+        return accepts(self.rpc_port) and accepts(self.metrics_port)
 
     def http(self, path):
         """The text that the HTTP port answers to GET `path`."""
