@@ -5,6 +5,7 @@ Both take the same flags, so one suite runs against either; run against the refe
 
 import json
 import os
+import signal
 import socket
 import urllib.request
 
@@ -19,9 +20,9 @@ def is_reference():
     return which == "reference"
 
 
-
 def _command():
     return [os.environ["MOONCAKE_MASTER"]] if is_reference() else [os.environ["MOONKEEPER_BIN"], "master"]
+
 
 def accepts(port, address="127.0.0.1"):
     """Whether somebody listens there."""
@@ -66,6 +67,11 @@ class Master:
     def keys(self):
         """All keys that the master knows."""
         return set(self.http("/get_all_keys").splitlines())
+
+    def stop(self, how=signal.SIGTERM):
+        """Asks it to end and returns its exit code."""
+        self.process.send_signal(how)
+        return self.process.wait(timeout=60)
 
     def kill(self):
         processes.kill(self.process)
