@@ -60,11 +60,11 @@ fn main() -> ExitCode {
         Some("switchover") => cli::switchover::main(&args[1..]),
         Some("oplog") => cli::oplog::main(&args[1..]),
         Some("help" | "--help" | "-h") => {
-            print!("{HELP}");
+            cli::print(HELP);
             ExitCode::SUCCESS
         }
         Some("--version" | "-V" | "version") => {
-            println!("moonkeeper {}", env!("CARGO_PKG_VERSION"));
+            cli::print(concat!("moonkeeper ", env!("CARGO_PKG_VERSION"), "\n"));
             ExitCode::SUCCESS
         }
         other => {

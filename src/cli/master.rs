@@ -24,7 +24,7 @@ pub fn main(args: &[String]) -> ExitCode {
     let (settings, warnings) = match flags::parse(args, &env, &|path| std::fs::read_to_string(path)) {
         Ok(Parsed::Run { settings, warnings }) => (settings, warnings),
         Ok(Parsed::Print(text)) => {
-            print!("{text}");
+            super::print(&text);
             return ExitCode::SUCCESS;
         }
         Err(error) => {

@@ -98,7 +98,7 @@ async fn stop_signal() {
 }
 
 /// Prints text. Somebody who does not read it is nothing to complain about.
-fn print(text: &str) {
+pub fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

@@ -56,7 +56,7 @@ pub struct Counts {
     pub capacity: AtomicU64,
     /// Bytes evicted.
     pub evicted_bytes: AtomicU64,
-    /// Writes whose reservation was discarded.
+    /// Times that bytes were taken from an object but stayed reserved.
     pub discarded: AtomicU64,
     /// Whether a write found no memory since the last eviction.
     pub starved: std::sync::atomic::AtomicBool,
@@ -83,6 +83,8 @@ pub struct Reading {
     pub digest: Digest,
     /// Bytes that belong to no object but may still be in use.
     pub discarded_bytes: u64,
+    /// Objects that are being written.
+    pub writing: usize,
     /// Tasks that wait.
     pub tasks_pending: usize,
     /// Tasks that clients work on.
@@ -207,6 +209,7 @@ impl Sequencer<'_> {
             sequence_id: self.core.last,
             digest: self.core.digest,
             discarded_bytes: discarded.sum(),
+            writing: self.core.processing.len(),
             tasks_pending: self.core.tasks.pending_len(),
             tasks_processing: self.core.tasks.processing_len(),
         }

@@ -116,6 +116,7 @@ impl AdminView for Admin {
             let hold = if primary { engine.hold_until().0.saturating_sub(clock.now().0) } else { 0 };
             ReplicationGauges {
                 primary,
+                activity: node.activity,
                 ready: node.activity == Activity::Serving || (!primary && node.caught_up),
                 term: node.term.0,
                 durable: gate.durable().0,
@@ -148,7 +149,7 @@ impl AdminView for Admin {
                 .collect(),
             keys: engine.len(),
             soft_pinned_keys: counts.soft_pinned.load(Ordering::Relaxed),
-            memory_keys: engine.len(),
+            memory_keys: engine.len().saturating_sub(reading.writing as u64),
             clients: engine.joined_clients() as u64,
             discarded_bytes: reading.discarded_bytes,
             connections: connections.load(Ordering::Relaxed) as u64,
@@ -183,8 +184,10 @@ impl AdminView for Admin {
             self.read(|engine| {
                 let mut lines = Vec::new();
                 engine.walk(shard, |object| {
-                    lines.extend_from_slice(&object.key);
-                    lines.push(b'\n');
+                    if object.is_readable() {
+                        lines.extend_from_slice(&object.key);
+                        lines.push(b'\n');
+                    }
                 });
                 lines
             })
@@ -198,34 +201,28 @@ impl AdminView for Admin {
     }
 
     fn segments(&self) -> Answer<'_, Result<Vec<SegmentInfo>, ViewError>> {
-        let info = |segment: &crate::engine::segment::Segment| {
-            let status = segment.status();
-            SegmentInfo {
-                name: segment.name.to_vec(),
-                id: (segment.id.first, segment.id.second),
-                client_id: (segment.client.first, segment.client.second),
-                base: segment.base,
-                size: segment.size,
-                te_endpoint: text(&segment.te_endpoint),
-                protocol: text(&segment.protocol),
-                status: match status {
-                    SegmentStatus::Ok => (status as i32, "OK"),
-                    SegmentStatus::GracefullyUnmounting => (status as i32, "GRACEFULLY_UNMOUNTING"),
-                },
-                used_bytes: segment.used(),
-                capacity_bytes: if status == SegmentStatus::Ok { segment.size } else { 0 },
-            }
+        let info = |segment: &crate::engine::segment::Segment| SegmentInfo {
+            name: segment.name.to_vec(),
+            id: (segment.id.first, segment.id.second),
+            client_id: (segment.client.first, segment.client.second),
+            base: segment.base,
+            size: segment.size,
+            te_endpoint: text(&segment.te_endpoint),
+            protocol: text(&segment.protocol),
+            draining: segment.status() == SegmentStatus::GracefullyUnmounting,
+            used_bytes: segment.used(),
         };
         self.read(|engine| engine.segments().iter().map(|segment| info(segment)).collect())
     }
 
     fn remove_all(&self, force: bool) -> Answer<'_, Result<i64, ViewError>> {
-        let serving = self.serving();
+        let (serving, metrics) = (self.serving(), Arc::clone(&self.metrics));
         Box::pin(async move {
             let Some(Current { engine, clock, passage, .. }) = serving else {
                 return Err(view_error(UNAVAILABLE));
             };
             let removal = tokio::task::spawn_blocking(move || engine.remove_all(force, clock.now()));
+            metrics.rpc.call(Function::RemoveAll, true);
             match removal.await {
                 Ok((count, depends_on)) if passage.settle(depends_on).await => Ok(count as i64),
                 Ok(_) => Err(view_error(UNAVAILABLE)),

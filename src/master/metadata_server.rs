@@ -74,6 +74,13 @@ pub fn is_exclusive(key: &[u8]) -> bool {
     key.windows(MARK.len()).any(|part| part == MARK)
 }
 
+/// The keys under which a transfer engine keeps what it says of a segment: encoded, which is how the engines of Mooncake
+/// clients write them, and as they are.
+pub fn entries_of(segment: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let plain = [&b"mooncake/ram/"[..], b"mooncake/rpc_meta/"].map(|prefix| [prefix, segment].concat());
+    plain.into_iter().flat_map(|key| [query::encode(&key).into_bytes(), key])
+}
+
 type Store = State<Arc<dyn MetadataStore>>;
 
 /// The routes. Serve them with [`server::serve`](super::http::server::serve).

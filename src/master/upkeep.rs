@@ -12,6 +12,7 @@ use crate::engine::rules::Expired;
 use crate::engine::types::{LogTime, Uuid};
 use crate::master::clock::Clock;
 use crate::master::liveness::{Liveness, Pace};
+use crate::master::metadata_server::entries_of;
 use crate::master::metrics::{Counters, Metrics};
 
 /// How often memory is looked at: a client that found none waits no longer than this for the next eviction.
@@ -144,16 +145,18 @@ impl Upkeep {
     }
 
     fn forget_metadata_of(&self, client: Uuid, now: LogTime) {
-        for segment in self.engine.segments().iter().filter(|segment| segment.client == client) {
-            for prefix in METADATA_OF_A_SEGMENT {
-                self.engine.sequencer(now).delete_metadata(&[prefix, &segment.name].concat());
+        let segments = self.engine.segments();
+        for segment in segments.iter().filter(|segment| segment.client == client) {
+            // A client that was started again under the same name has told about itself there.
+            if segments.iter().any(|other| other.name == segment.name && other.client != client) {
+                continue;
+            }
+            for key in entries_of(&segment.name) {
+                self.engine.sequencer(now).delete_metadata(&key);
             }
         }
     }
 }
-
-/// Where transfer engines keep what they say of a segment.
-const METADATA_OF_A_SEGMENT: [&[u8]; 2] = [b"mooncake/ram/", b"mooncake/rpc_meta/"];
 
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     // An error means that nobody can say so any more, which is the same word.
@@ -170,5 +173,50 @@ fn ticker(period: Duration) -> tokio::time::Interval {
 async fn aside(work: impl FnOnce() + Send + 'static) {
     if let Err(error) = tokio::task::spawn_blocking(work).await {
         tracing::error!(%error, "upkeep failed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::rules::Rules;
+    use crate::engine::segment::SegmentSpec;
+
+    const OLD: Uuid = Uuid { first: 1, second: 1 };
+    const NEW: Uuid = Uuid { first: 2, second: 2 };
+
+    fn mount(engine: &Engine, client: Uuid, name: &[u8]) {
+        let id = Uuid { first: client.first, second: name.len() as u64 };
+        let (base, size) = (1 << 32, 1 << 20);
+        let spec = SegmentSpec { id, name, base, size, te_endpoint: name, protocol: b"tcp", host_id: b"" };
+        assert!(engine.sequencer(LogTime(1)).mount(&spec, client).result.is_ok());
+        for key in entries_of(name) {
+            let put = engine.sequencer(LogTime(1)).put_metadata(&key, b"v", |_, _, _| Ok::<_, ()>(()));
+            assert!(put.is_ok());
+        }
+    }
+
+    fn entries(engine: &Engine, name: &[u8]) -> usize {
+        entries_of(name).filter(|key| engine.metadata(key).is_some()).count()
+    }
+
+    #[test]
+    fn the_silent_take_their_metadata_along_unless_another_has_their_name() {
+        let engine = Arc::new(Engine::new(Rules::default()));
+        mount(&engine, OLD, b"10.0.0.1:1");
+        mount(&engine, OLD, b"10.0.0.22:2");
+        mount(&engine, NEW, b"10.0.0.22:2");
+        let upkeep = Upkeep {
+            engine: Arc::clone(&engine),
+            clock: Clock::start(),
+            liveness: Arc::new(Liveness::new(1)),
+            metrics: Metrics::new(),
+            forget_metadata: true,
+            lease_sync: SECOND,
+        };
+        upkeep.each_second(&[OLD]);
+        assert_eq!((entries(&engine, b"10.0.0.1:1"), entries(&engine, b"10.0.0.22:2")), (0, 4));
+        upkeep.each_second(&[NEW]);
+        assert_eq!(entries(&engine, b"10.0.0.22:2"), 0);
     }
 }

@@ -5,6 +5,7 @@ Both take the same flags, so one suite runs against either; run against the refe
 
 import json
 import os
+import signal
 import socket
 import urllib.request
 
@@ -13,19 +14,22 @@ from ports import free_port
 from waiting import wait_until
 
 
-def _command():
+def is_reference():
     which = os.environ.get("MOONKEEPER_TEST_MASTER", "moonkeeper")
-    if which == "moonkeeper":
-        return [os.environ["MOONKEEPER_BIN"], "master"]
-    assert which == "reference", f"MOONKEEPER_TEST_MASTER={which}: moonkeeper or reference"
-    return [os.environ["MOONCAKE_MASTER"]]
+    assert which in ("moonkeeper", "reference"), f"MOONKEEPER_TEST_MASTER={which}: moonkeeper or reference"
+    return which == "reference"
 
 
-def _accepts(port):
+def _command():
+    return [os.environ["MOONCAKE_MASTER"]] if is_reference() else [os.environ["MOONKEEPER_BIN"], "master"]
+
+
+def accepts(port, address="127.0.0.1"):
+    """Whether somebody listens there."""
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        socket.create_connection((address, port), timeout=5).close()
         return True
-    except OSError:
+    except ConnectionRefusedError:
         return False
 
 
@@ -48,7 +52,7 @@ class Master:
 
     def _serves(self):
         assert self.process.poll() is None, f"the master ended with {self.process.returncode}: {self.log_path}"
-        return _accepts(self.rpc_port) and _accepts(self.metrics_port)
+        return accepts(self.rpc_port) and accepts(self.metrics_port)
 
     def http(self, path):
         """The text that the HTTP port answers to GET `path`."""
@@ -63,6 +67,11 @@ class Master:
     def keys(self):
         """All keys that the master knows."""
         return set(self.http("/get_all_keys").splitlines())
+
+    def stop(self, how=signal.SIGTERM):
+        """Asks it to end and returns its exit code."""
+        self.process.send_signal(how)
+        return self.process.wait(timeout=60)
 
     def kill(self):
         processes.kill(self.process)

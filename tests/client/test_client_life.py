@@ -1,7 +1,10 @@
 """Clients that come, go, die and come back; and a master that does."""
 
+import signal
+
 import pytest
 
+from masters import accepts
 from ports import free_port
 from waiting import wait_until
 
@@ -63,3 +66,12 @@ def test_a_client_finds_its_way_back_to_a_restarted_master(master, start_master,
     assert client.is_exist("before") == 0
     assert client.put("after", b"value") == 0
     assert client.get("after") == b"value"
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
+def test_a_master_ends_when_it_is_asked_to(master, client, how):
+    assert client.put("key", b"value") == 0
+    assert master.stop(how) == 0
+    assert not accepts(master.rpc_port)
+    assert not accepts(master.metrics_port)
+    assert client.put("another", b"value") == RPC_FAIL

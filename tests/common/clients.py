@@ -35,9 +35,12 @@ class Client:
         self.segment = None
         self._connection = Connection(ours.detach())
 
-    def connect(self, master, segment_size=64 * MIB, buffer_size=32 * MIB, hostname="127.0.0.1"):
-        """The client's setup with all data on TCP and no metadata server; mounts one segment, or none of size 0."""
-        result = self.setup(hostname, "P2PHANDSHAKE", segment_size, buffer_size, "tcp", "", master.address)
+    def connect(
+        self, master, segment_size=64 * MIB, buffer_size=32 * MIB, hostname="127.0.0.1", metadata="P2PHANDSHAKE"
+    ):
+        """The client's setup with all data on TCP; mounts one segment, or none of size 0. `metadata` is the address of a
+        metadata server; without one clients ask each other."""
+        result = self.setup(hostname, metadata, segment_size, buffer_size, "tcp", "", master.address)
         assert result == 0, f"setup failed with {result}: {self.log_path}"
         self.segment = self.get_hostname()
         return self

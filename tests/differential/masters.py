@@ -79,13 +79,13 @@ class Master:
         deadline = time.monotonic() + _START_DEADLINE_SECONDS
         while self.process.poll() is None:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{self.label} did not open its port\n{self._stopped()}")
+                raise TimeoutError(f"{self.label} did not open its ports\n{self._stopped()}")
             try:
-                connection = Connection(("127.0.0.1", self.rpc_port), timeout=5.0)
+                for port in (self.metrics_port, self.rpc_port):
+                    Connection(("127.0.0.1", port), timeout=5.0).close()
             except OSError:
                 time.sleep(0.02)
                 continue
-            connection.close()
             return
         raise MasterDied(f"{self.label} exited with {self.process.returncode}\n{self._stopped()}")
 

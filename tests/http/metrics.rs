@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use moonkeeper::master::http::router;
-use moonkeeper::master::metrics::{Counters, Metrics};
+use moonkeeper::master::metrics::{Counters, Gauges, Metrics, ReplicationGauges};
+use moonkeeper::replication::node::status::Activity;
 use moonkeeper::wire::functions::Function;
 
 use super::support::{LIMITS, Store, start};
@@ -91,4 +93,42 @@ async fn counts_what_was_counted() {
         ),
         "{summary}"
     );
+}
+
+fn replicating(durable: u64, applied: u64, activity: Activity) -> BTreeMap<String, f64> {
+    let replication = ReplicationGauges {
+        primary: activity == Activity::Serving,
+        activity,
+        ready: true,
+        term: 1,
+        durable,
+        queue_bytes: 0,
+        commit: Duration::ZERO,
+        lease_left: Duration::ZERO,
+        hold_left: Duration::ZERO,
+        promotion: None,
+        digest_mismatches: 0,
+        rebuilds: 0,
+    };
+    let gauges = Gauges { sequence_id: applied, replication: Some(replication), ..Gauges::default() };
+    parse(&Metrics::new().prometheus_text(&gauges)).1
+}
+
+#[test]
+fn the_references_families_about_replication_tell_how_ours_stands() {
+    let names = [
+        "ha_oplog_last_sequence_id",
+        "ha_oplog_applied_sequence_id",
+        "ha_oplog_standby_lag",
+        "ha_pending_mutation_queue_size",
+        "ha_standby_state",
+    ];
+    let read = |samples: BTreeMap<String, f64>| names.map(|name| samples[name]);
+    // 3 is WATCHING in the reference's numbering, 2 is SYNCING; one that serves is not a standby.
+    assert_eq!(read(replicating(50, 40, Activity::Following)), [50.0, 40.0, 10.0, 0.0, 3.0]);
+    assert_eq!(read(replicating(50, 0, Activity::CatchingUp)), [50.0, 0.0, 50.0, 0.0, 2.0]);
+    assert_eq!(read(replicating(50, 57, Activity::Serving)), [57.0, 57.0, 0.0, 7.0, 0.0]);
+    let alone = Gauges { sequence_id: 9, ..Gauges::default() };
+    let alone = parse(&Metrics::new().prometheus_text(&alone)).1;
+    assert_eq!(read(alone), [9.0, 9.0, 0.0, 0.0, 0.0]);
 }

@@ -80,9 +80,8 @@ impl AdminView for Store {
             size: 64 << 20,
             te_endpoint: "127.0.0.1:16400".into(),
             protocol: "tcp".into(),
-            status: (1, "OK"),
+            draining: false,
             used_bytes: self.objects.values().sum(),
-            capacity_bytes: 64 << 20,
         };
         let serving = self.serving.then(|| vec![segment]);
         Box::pin(

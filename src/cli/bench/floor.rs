@@ -92,7 +92,7 @@ impl Replies {
 pub(super) async fn run(address: SocketAddr, batch: u32) -> Result<(), BenchError> {
     let io = |source| BenchError::Io { what: "cannot listen", source };
     let listener = TcpListener::bind(address).await.map_err(io)?;
-    println!("{}", listener.local_addr().map_err(io)?);
+    crate::cli::print(&format!("{}\n", listener.local_addr().map_err(io)?));
     serve(listener, batch).await;
     Ok(())
 }

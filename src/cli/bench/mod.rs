@@ -212,6 +212,6 @@ async fn run(command: Command) -> Result<(), BenchError> {
         Command::Commits(arguments) => commits::measure(&arguments).await?,
         Command::Floor { address, batch } => return floor::run(address, batch).await,
     };
-    println!("{report}");
+    super::print(&format!("{report}\n"));
     Ok(())
 }

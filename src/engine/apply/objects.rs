@@ -134,9 +134,6 @@ impl Sequencer<'_> {
     pub(super) fn apply_remove(&mut self, id: SequenceId, object: ObjectRef, fate: Fate) {
         if let Some(handle) = self.named(object) {
             self.unsettle(handle, id, fate);
-            if matches!(fate, Fate::Hold(_)) {
-                Counts::add(&self.engine.counts.discarded, 1);
-            }
         }
     }
 

@@ -77,7 +77,7 @@ impl Sequencer<'_> {
         }
         if let Some((size, replicas)) = moved {
             let replicas: Replicas = replicas;
-            self.core.hold(id, release_at, size, replicas);
+            self.core.hold(&self.engine.counts, id, release_at, size, replicas);
         }
     }
 

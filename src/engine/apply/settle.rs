@@ -133,10 +133,18 @@ impl Core {
     }
 
     /// Keeps bytes reserved until `release_at` under the name of the record that discarded them.
-    pub(super) fn hold(&mut self, record: SequenceId, release_at: LogTime, size: u64, replicas: Replicas) {
+    pub(super) fn hold(
+        &mut self,
+        counts: &Counts,
+        record: SequenceId,
+        release_at: LogTime,
+        size: u64,
+        replicas: Replicas,
+    ) {
         if replicas.is_empty() {
             return;
         }
+        Counts::add(&counts.discarded, 1);
         let bytes = Discarded { release_at, size, replicas };
         self.digest.add(digest::discarded(record, &bytes));
         self.releases.insert((release_at, record));
@@ -231,7 +239,8 @@ impl Sequencer<'_> {
                 object.replicas().for_each(|replica| core.free(&engine.counts, replica, object.size))
             }
             Fate::Hold(release_at) => {
-                core.hold(record, release_at, object.size, object.replicas().cloned().collect());
+                let replicas = object.replicas().cloned().collect();
+                core.hold(&engine.counts, record, release_at, object.size, replicas);
             }
         }
     }

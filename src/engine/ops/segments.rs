@@ -178,7 +178,8 @@ impl Sequencer<'_> {
 }
 
 impl Engine {
-    /// The status of the segments of that name: the best of them.
+    /// The status of the segment of that name. Of several it is the one that was mounted last: the reference takes
+    /// the first that its hash table shows, and new ones come first there.
     pub fn segment_status(&self, name: &[u8]) -> Answer<SegmentStatus> {
         self.status_of(|segment| *segment.name == *name)
     }
@@ -190,18 +191,10 @@ impl Engine {
 
     fn status_of(&self, wanted: impl Fn(&crate::engine::segment::Segment) -> bool) -> Answer<SegmentStatus> {
         let segments = self.segments.read();
-        let mut found = segments.values().filter(|segment| wanted(segment)).peekable();
-        if found.peek().is_none() {
-            return Answer::refuse(ErrorCode::SEGMENT_NOT_FOUND, self.applied());
+        let found = segments.values().filter(|segment| wanted(segment));
+        match found.max_by_key(|segment| segment.number) {
+            Some(last) => Answer::ok(last.status(), last.last_record()),
+            None => Answer::refuse(ErrorCode::SEGMENT_NOT_FOUND, self.applied()),
         }
-        let mut status = SegmentStatus::GracefullyUnmounting;
-        let mut depends_on = SequenceId(0);
-        for segment in found {
-            depends_on = depends_on.max(segment.last_record());
-            if segment.status() == SegmentStatus::Ok {
-                status = SegmentStatus::Ok;
-            }
-        }
-        Answer::ok(status, depends_on)
     }
 }

@@ -1,7 +1,7 @@
 //! Calls about many objects. Each item is answered as the single call would be, in order.
 
 use super::starts::Starts;
-use super::{Handled, Handlers, INVALID, config, constant, reply_batch};
+use super::{Handled, Handlers, INVALID, config, reply_batch};
 use crate::engine::Engine;
 use crate::engine::object::Object;
 use crate::engine::ops::{ReplicaTypes, Run};
@@ -299,9 +299,6 @@ impl Handlers {
         out: &mut Vec<u8>,
     ) -> Handled {
         let keys = &request.object_keys;
-        if keys.is_empty() {
-            return constant::<F, Vec<&[u8]>>(Ok(Vec::new()), out);
-        }
         let mut cleared: Vec<&[u8]> = Vec::new();
         let mut depends_on = SequenceId(0);
         aside(keys.len(), || {

@@ -125,7 +125,7 @@ impl Handlers {
         let segments = self.engine.segments();
         let mut depends_on = SequenceId(0);
         let mut hosts: Vec<(Uuid, Vec<&[u8]>)> = Vec::new();
-        let wanted: BTreeSet<Uuid> = clients.into_iter().collect();
+        let wanted: BTreeSet<Uuid> = clients.iter().copied().collect();
         for client in wanted {
             let owned: Vec<&Mounted> =
                 segments.iter().map(AsRef::as_ref).filter(|segment| segment.client == client).collect();
@@ -137,8 +137,11 @@ impl Handlers {
             depends_on = owned.iter().map(|segment| segment.last_record()).fold(depends_on, SequenceId::max);
             hosts.push((client, unique.into_iter().collect()));
         }
+        // Sorted, as the clients that were asked for are looked up in order.
+        let known = |client| hosts.binary_search_by_key(client, |(known, _)| *known).is_ok();
+        let failed = clients.iter().filter(|client| !known(client)).count();
         encode_response::<F, _>(&Ok::<_, ErrorCode>(Map(hosts)), out);
-        Handled::one(false, depends_on)
+        Handled::batch(clients.len(), failed, depends_on)
     }
 }
 

@@ -33,6 +33,20 @@ pub fn decode(text: &str) -> Cow<'_, [u8]> {
     Cow::Owned(decoded)
 }
 
+/// Percent-encodes all but letters, digits and `-._~`, as libcurl does.
+pub fn encode(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for byte in bytes {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                text.push(char::from(*byte))
+            }
+            _ => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
 fn digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
@@ -74,6 +88,11 @@ mod tests {
         ] {
             assert_eq!(&*decode(text), bytes, "{text}");
         }
+    }
+
+    #[test]
+    fn encoding() {
+        assert_eq!(encode(b"a/ram_meta/127.0.0.1:80~-\xff %"), "a%2Fram_meta%2F127.0.0.1%3A80~-%FF%20%25");
     }
 
     #[test]

@@ -1,4 +1,7 @@
 //! Routes about segments.
+//!
+//! A segment that drains takes no new objects. As in the reference it has no allocator any more: it is not among those
+//! that are listed or asked for by name, and in the details it has neither use nor capacity.
 
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
@@ -9,12 +12,13 @@ use super::Admin;
 use super::answer::{self, METRICS};
 use super::query;
 use super::view::SegmentInfo;
+use crate::engine::segment::SegmentStatus;
 
-/// One name per line.
+/// One name per line, of the segments that take objects.
 pub(super) async fn get_all_segments(State(admin): State<Admin>) -> Response {
     let Ok(segments) = admin.view.segments().await else { return answer::not_serving() };
     let mut text = Vec::new();
-    for segment in segments {
+    for segment in segments.iter().filter(|segment| !segment.draining) {
         text.extend_from_slice(&segment.name);
         text.push(b'\n');
     }
@@ -45,7 +49,8 @@ struct Detail {
 
 impl From<SegmentInfo> for Detail {
     fn from(segment: SegmentInfo) -> Detail {
-        let SegmentInfo { used_bytes, capacity_bytes, .. } = segment;
+        let (used_bytes, capacity_bytes) =
+            if segment.draining { (0, 0) } else { (segment.used_bytes, segment.size) };
         let percent =
             if capacity_bytes == 0 { 0.0 } else { used_bytes as f64 / capacity_bytes as f64 * 100.0 };
         Detail {
@@ -57,7 +62,7 @@ impl From<SegmentInfo> for Detail {
             size_human: format!("{} GiB", six_digits(segment.size as f64 / f64::from(1 << 30))),
             te_endpoint: segment.te_endpoint,
             protocol: segment.protocol,
-            status: segment.status.1,
+            status: status(segment.draining).1,
             allocator_used_bytes: used_bytes,
             allocator_capacity_bytes: capacity_bytes,
             allocator_usage_percent: percent,
@@ -71,10 +76,11 @@ pub(super) async fn get_segments_detail(State(admin): State<Admin>) -> Response 
     answer::json(StatusCode::OK, &Details { total_segments: segments.len(), segments })
 }
 
-/// Use and capacity of all segments of one name together.
+/// Use and capacity of all segments of one name together, without those that drain.
 pub(super) async fn query_segment(State(admin): State<Admin>, RawQuery(text): RawQuery) -> Response {
     let Ok(segments) = admin.view.segments().await else { return answer::not_serving() };
-    let found = named(segments, &text.unwrap_or_default());
+    let mut found = named(segments, &text.unwrap_or_default());
+    found.retain(|segment| !segment.draining);
     let Some(first) = found.first() else {
         return answer::with_type(StatusCode::INTERNAL_SERVER_ERROR, METRICS, "Failed to query segment");
     };
@@ -83,7 +89,7 @@ pub(super) async fn query_segment(State(admin): State<Admin>, RawQuery(text): Ra
     let numbers = format!(
         "\nUsed(bytes): {}\nCapacity(bytes) : {}\n",
         sum(|segment| segment.used_bytes),
-        sum(|segment| segment.capacity_bytes)
+        sum(|segment| segment.size)
     );
     body.extend_from_slice(numbers.as_bytes());
     answer::with_type(StatusCode::OK, METRICS, body)
@@ -99,6 +105,7 @@ struct Status {
     error_message: &'static str,
 }
 
+/// The status of the segment of a name; of several the one that was mounted last, as the RPC tells it.
 pub(super) async fn segment_status(State(admin): State<Admin>, RawQuery(text): RawQuery) -> Response {
     let text = text.unwrap_or_default();
     if query::raw(&text, "segment").unwrap_or_default().is_empty() {
@@ -106,23 +113,32 @@ pub(super) async fn segment_status(State(admin): State<Admin>, RawQuery(text): R
         return answer::error_with(StatusCode::BAD_REQUEST, code, "Missing segment query parameter");
     }
     let Ok(segments) = admin.view.segments().await else { return answer::not_serving() };
-    match named(segments, &text).first() {
-        Some(SegmentInfo { name, status, .. }) => answer::json(
-            StatusCode::OK,
-            &Status {
-                success: true,
-                segment: query::printable(name),
-                status: status.0,
-                status_name: status.1,
-                error_code: 0,
-                error_message: "",
-            },
-        ),
-        None => answer::error(answer::SEGMENT_NOT_FOUND),
+    let found = named(segments, &text);
+    let Some(segment) = found.last() else { return answer::error(answer::SEGMENT_NOT_FOUND) };
+    let (status, status_name) = status(segment.draining);
+    answer::json(
+        StatusCode::OK,
+        &Status {
+            success: true,
+            segment: query::printable(&segment.name),
+            status,
+            status_name,
+            error_code: 0,
+            error_message: "",
+        },
+    )
+}
+
+/// The status as the protocol numbers and names it.
+fn status(draining: bool) -> (i32, &'static str) {
+    if draining {
+        (SegmentStatus::GracefullyUnmounting as i32, "GRACEFULLY_UNMOUNTING")
+    } else {
+        (SegmentStatus::Ok as i32, "OK")
     }
 }
 
-/// The segments with the name in the query, as it was written or decoded.
+/// The segments with the name in the query, as it was written or decoded, in the order in which they were mounted.
 fn named(mut found: Vec<SegmentInfo>, text: &str) -> Vec<SegmentInfo> {
     let raw = query::raw(text, "segment").unwrap_or_default();
     let decoded = query::decode(raw);

@@ -24,11 +24,11 @@ pub trait AdminView: Send + Sync + 'static {
     /// The same without lease and without being counted.
     fn peek_key<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Vec<BufferInfo>, ViewError>>;
 
-    /// All keys of one shard, each followed by a line's end; `None` if there is no such shard. They are counted from 0.
+    /// All keys of one shard that can be read, each followed by a line's end; `None` if there is no such shard. They are counted from 0.
     /// The list of all keys is sent shard by shard, so that it never has to be held at once, by us or under a lock.
     fn keys_of_shard(&self, shard: usize) -> Answer<'_, Result<Option<Vec<u8>>, ViewError>>;
 
-    /// All mounted segments.
+    /// All mounted segments, in the order in which they were mounted.
     fn segments(&self) -> Answer<'_, Result<Vec<SegmentInfo>, ViewError>>;
 
     /// Removes all objects, those with a lease only if forced, and says how many.
@@ -108,10 +108,8 @@ pub struct SegmentInfo {
     pub te_endpoint: String,
     /// `tcp`, for instance.
     pub protocol: String,
-    /// Its state as the protocol numbers and names it, such as (1, "OK").
-    pub status: (i32, &'static str),
-    /// Bytes given out.
+    /// Whether it takes no new objects, because it is being unmounted with a grace period.
+    pub draining: bool,
+    /// Bytes given out, of those that can be.
     pub used_bytes: u64,
-    /// Bytes that can be given out at all; 0 while it drains.
-    pub capacity_bytes: u64,
 }

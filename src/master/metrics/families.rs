@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 
 use super::gauges::{Gauges, ReplicationGauges, resident_bytes};
-use super::reference::{ABSENT_COUNTERS, ABSENT_GAUGES, BATCHES, SINGLES};
+use super::reference::{ABSENT_COUNTERS, ABSENT_GAUGES, BATCHES, SINGLES, standby_state};
 use super::rpc::RpcCounts;
 use super::{Counters, Metrics};
 use crate::wire::functions::Function;
@@ -14,6 +14,7 @@ use crate::wire::functions::Function;
 pub(super) fn collect(metrics: &Metrics, gauges: &Gauges) -> Vec<MetricFamily> {
     let mut families = Families(Vec::with_capacity(192));
     families.state(gauges);
+    families.log(gauges.sequence_id, gauges.replication.as_ref());
     families.value_sizes(metrics);
     families.reference_rpcs(metrics);
     families.events(&metrics.counters);
@@ -57,15 +58,47 @@ impl Families {
         self.gauge("master_key_count", "Objects, unfinished ones included", gauges.keys as f64);
         self.gauge("master_soft_pin_key_count", "Objects with a soft pin", gauges.soft_pinned_keys as f64);
         self.gauge("master_active_clients", "Clients that are alive", gauges.clients as f64);
-        self.gauge("mem_cache_nums_", "Objects with a replica in memory", gauges.memory_keys as f64);
+        self.gauge("mem_cache_nums_", "Objects that are written, in memory", gauges.memory_keys as f64);
         self.gauge(
             "master_put_start_discarded_staging_size",
-            "Bytes of unfinished puts that are not given out again yet",
+            "Bytes of no object that may still be in use",
             gauges.discarded_bytes as f64,
         );
-        let id = gauges.sequence_id as f64;
-        self.gauge("ha_oplog_last_sequence_id", "Sequence id of the last record that was written", id);
-        self.gauge("ha_oplog_applied_sequence_id", "Sequence id of the last record that was applied", id);
+    }
+
+    /// The reference's families about replication. A master that is alone writes and applies in one step.
+    fn log(&mut self, applied: u64, replication: Option<&ReplicationGauges>) {
+        let durable = replication.map_or(applied, |replication| replication.durable);
+        let state = replication.map_or(0, |replication| standby_state(replication.activity));
+        for (name, help, value) in [
+            (
+                "ha_oplog_last_sequence_id",
+                "Sequence id of the last record that was written, as far as this master knows",
+                durable.max(applied),
+            ),
+            (
+                "ha_oplog_applied_sequence_id",
+                "Sequence id of the last record that this master has applied",
+                applied,
+            ),
+            (
+                "ha_oplog_standby_lag",
+                "Durable records that this master has not applied yet",
+                durable.saturating_sub(applied),
+            ),
+            (
+                "ha_pending_mutation_queue_size",
+                "Records of this master that are not durable in etcd yet",
+                applied.saturating_sub(durable),
+            ),
+            (
+                "ha_standby_state",
+                "What a standby is at: 2 reads the log, 3 follows it, 6 takes over; 0 is not a standby",
+                state.into(),
+            ),
+        ] {
+            self.gauge(name, help, value as f64);
+        }
     }
 
     fn value_sizes(&mut self, metrics: &Metrics) {
@@ -138,12 +171,12 @@ impl Families {
             ("master_evicted_size_bytes", "Bytes that eviction freed", &counters.evicted_bytes),
             (
                 "master_put_start_discard_cnt",
-                "Unfinished puts that were dropped",
+                "Times that bytes were taken from an object but stayed reserved",
                 &counters.put_start_discards,
             ),
             (
                 "master_put_start_release_cnt",
-                "Dropped puts whose memory is free",
+                "Times that such bytes were given free",
                 &counters.put_start_releases,
             ),
         ];

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::replication::node::status::Activity;
+
 /// A reading of the state.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Gauges {
@@ -15,7 +17,7 @@ pub struct Gauges {
     pub keys: u64,
     /// Objects with a soft pin.
     pub soft_pinned_keys: u64,
-    /// Objects with a replica in memory.
+    /// Objects that are not being written: all are in memory.
     pub memory_keys: u64,
     /// Clients that are alive.
     pub clients: u64,
@@ -36,10 +38,12 @@ pub struct Gauges {
 }
 
 /// A reading of a master that replicates.
-#[derive(Debug, Default, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ReplicationGauges {
     /// Whether it leads.
     pub primary: bool,
+    /// What it is at.
+    pub activity: Activity,
     /// Whether it serves, or could at once.
     pub ready: bool,
     /// The term.

@@ -1,9 +1,10 @@
 //! The reference's metric names for RPCs, and which of our RPCs each of them counts.
 //!
-//! As observed on the reference: upserts count as puts, dynamic copies as copies, and every key of a BatchRemove
-//! as one Remove.
+//! As observed on the reference: upserts count as puts, dynamic copies as copies, graceful unmounts as unmounts, and every
+//! key of a BatchRemove as one Remove.
 
 use super::rpc::{RpcCounts, RpcMetrics};
+use crate::replication::node::status::Activity;
 
 /// A family `master_<name>_{requests,failures}_total` and the RPCs behind it.
 pub(super) struct Single {
@@ -41,7 +42,7 @@ pub(super) const SINGLES: &[Single] = &[
     single("remove_by_regex", &["RemoveByRegex"]),
     single("remove_all", &["RemoveAll"]),
     single("mount_segment", &["MountSegment"]),
-    single("unmount_segment", &["UnmountSegment"]),
+    single("unmount_segment", &["UnmountSegment", "GracefulUnmountSegment"]),
     single("remount_segment", &["ReMountSegment"]),
     single("ping", &["Ping"]),
     single("copy_start", &["CopyStart", "DynamicReplicaCopyStart"]),
@@ -108,11 +109,21 @@ pub(super) const ABSENT_GAUGES: &[(&str, &str)] = &[
     ("master_total_file_capacity_bytes", "Bytes for replicas in files; none here"),
     ("file_cache_nums_", "Objects with a replica on a disk; none here"),
     ("master_promotion_in_flight", "Promotions from disk to memory under way; none here"),
-    ("ha_oplog_standby_lag", "Records that a standby is behind; there is no standby"),
-    ("ha_oplog_pending_entries", "Records that wait for one before them; none here"),
-    ("ha_pending_mutation_queue_size", "Changes that wait to be written to etcd; none here"),
-    ("ha_standby_state", "The state of a standby in the reference's numbering; 0 is none"),
+    (
+        "ha_oplog_pending_entries",
+        "Records that wait for one before them; none here, the log is read in order",
+    ),
 ];
+
+/// What a master is at, as the reference numbers the states of a standby. One that serves has none there, and so 0.
+pub(super) fn standby_state(activity: Activity) -> u8 {
+    match activity {
+        Activity::Serving | Activity::HandingOver | Activity::Leaving | Activity::Stopped => 0,
+        Activity::CatchingUp => 2,
+        Activity::Following => 3,
+        Activity::Standing | Activity::Promoting => 6,
+    }
+}
 
 /// As [`ABSENT_GAUGES`], for counters.
 pub(super) const ABSENT_COUNTERS: &[(&str, &str)] = &[

@@ -24,7 +24,7 @@ struct Slot {
 pub struct RpcCounts {
     /// Calls received.
     pub requests: u64,
-    /// Calls that failed; a batch fails when every item of it does.
+    /// Calls that failed; a batch fails when no item of it succeeds.
     pub failures: u64,
     /// Batches of which some items failed, but not all.
     pub partial_successes: u64,
@@ -70,15 +70,18 @@ impl RpcMetrics {
         }
     }
 
-    /// Counts one batch call.
+    /// Counts one batch call. It fails when nothing of it succeeds; so does one of nothing, as in the reference.
     pub fn batch(&self, rpc: Function, items: usize, failed: usize) {
         let slot = self.slot(rpc);
         slot.requests.fetch_add(1, Relaxed);
         slot.items.fetch_add(items as u64, Relaxed);
         if failed > 0 {
             slot.failed_items.fetch_add(failed as u64, Relaxed);
-            let outcome = if failed >= items { &slot.failures } else { &slot.partial_successes };
-            outcome.fetch_add(1, Relaxed);
+        }
+        if failed >= items {
+            slot.failures.fetch_add(1, Relaxed);
+        } else if failed > 0 {
+            slot.partial_successes.fetch_add(1, Relaxed);
         }
     }
 
@@ -109,14 +112,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_fails_only_when_all_of_it_does() {
+    fn a_batch_fails_when_nothing_of_it_succeeds() {
         let metrics = RpcMetrics::default();
         let rpc = Function::BatchPutStart;
         for (items, failed) in [(3, 0), (3, 1), (2, 2), (0, 0)] {
             metrics.batch(rpc, items, failed);
         }
         let expected =
-            RpcCounts { requests: 4, failures: 1, partial_successes: 1, items: 8, failed_items: 3 };
+            RpcCounts { requests: 4, failures: 2, partial_successes: 1, items: 8, failed_items: 3 };
         assert_eq!(metrics.counts(rpc), expected);
         assert_eq!(metrics.counts_of("BatchPutEnd"), RpcCounts::default());
     }
