@@ -4,6 +4,7 @@ use super::find::Found;
 use super::placement::Places;
 use crate::engine::object::{Replica, Replicas};
 use crate::engine::record::{DynamicLease, Record, ReplicationKind};
+use crate::engine::shard::Key;
 use crate::engine::state::Sequencer;
 use crate::engine::task::Replication;
 use crate::engine::types::{Answer, ErrorCode, SequenceId, Uuid};
@@ -155,7 +156,7 @@ impl Sequencer<'_> {
     ) -> Answer<()> {
         let (found, task) = match self.find_replication(client, key, kind, dynamic) {
             Ok(found) => found,
-            Err((code, depends_on)) => return Answer::refuse(code, depends_on),
+            Err(refusal) => return self.end_stray_copy(client, key, kind, refusal),
         };
         let whole = self.view(found.handle, |object| {
             let is_target = |replica: &Replica| task.targets.contains(&replica.id());
@@ -187,11 +188,28 @@ impl Sequencer<'_> {
         dynamic: DynamicLease,
     ) -> Answer<()> {
         match self.find_replication(client, key, kind, dynamic) {
-            Err((code, depends_on)) => Answer::refuse(code, depends_on),
+            Err(refusal) => self.end_stray_copy(client, key, kind, refusal),
             Ok((found, _)) => {
                 Answer::ok((), self.commit(&Record::ReplicationRevoke { object: found.object }))
             }
         }
+    }
+
+    /// Whoever was making a copy of an object that is as good as gone writes no more: its bytes need not be kept from
+    /// others any longer.
+    fn end_stray_copy(
+        &mut self,
+        client: Uuid,
+        key: &[u8],
+        kind: ReplicationKind,
+        (code, depends_on): (ErrorCode, SequenceId),
+    ) -> Answer<()> {
+        let its_own = |copy: &Replication| copy.client == client && copy.kind == kind;
+        let found = self.find_stray(Key::new(key)).filter(|found| {
+            self.view(found.handle, |object| object.replication().is_some_and(its_own)) == Some(true)
+        });
+        let ended = found.map(|found| self.commit(&Record::ReplicationRevoke { object: found.object }));
+        Answer::refuse(code, ended.unwrap_or(depends_on))
     }
 
     fn find_replication(
