@@ -6,8 +6,46 @@ mod engine;
 
 use engine::{assert_sound, mount, plain, put, uuid};
 use moonkeeper::engine::Engine;
+use moonkeeper::engine::ops::{MAX_MOUNTED, MAX_TOLD};
 use moonkeeper::engine::rules::Rules;
-use moonkeeper::engine::types::LogTime;
+use moonkeeper::engine::segment::SegmentSpec;
+use moonkeeper::engine::types::{ErrorCode, LogTime};
+
+/// Memory of one process, of which every number is another piece.
+fn piece(number: u64) -> SegmentSpec<'static> {
+    SegmentSpec {
+        id: uuid(number),
+        name: b"name",
+        base: (1 + number) << 35,
+        size: 1 << 35,
+        te_endpoint: b"host:1",
+        protocol: b"tcp",
+        host_id: b"host",
+    }
+}
+
+#[test]
+fn nobody_can_mount_without_end() {
+    let engine = Engine::new(Rules::default());
+    let pieces: Vec<SegmentSpec<'_>> = (0..MAX_MOUNTED as u64 + 1).map(piece).collect();
+    let mut sequencer = engine.sequencer(LogTime(1_000));
+    let too_many = sequencer.remount(&pieces[..=MAX_TOLD], uuid(1));
+    assert_eq!(too_many.result, Err(ErrorCode::INVALID_PARAMS));
+    assert!(engine.segments().is_empty());
+    for (nth, told) in pieces[..MAX_MOUNTED].chunks(MAX_TOLD).enumerate() {
+        sequencer.remount(told, uuid(100 + nth as u64)).result.unwrap();
+    }
+    let last = sequencer.mount(&pieces[MAX_MOUNTED], uuid(1));
+    assert_eq!(last.result, Err(ErrorCode::INVALID_PARAMS));
+    assert_eq!(last.depends_on, engine.applied(), "INV-3: it rests on those that are mounted");
+    // What is mounted already stays so, and is so when it is told again.
+    sequencer.mount(&pieces[0], uuid(100)).result.unwrap();
+    sequencer.expire_client(uuid(101));
+    sequencer.mount(&pieces[MAX_MOUNTED], uuid(1)).result.unwrap();
+    drop(sequencer);
+    assert_eq!(engine.segments().len(), MAX_MOUNTED - MAX_TOLD + 1);
+    assert_sound(&engine, "mounted");
+}
 
 #[test]
 fn a_grace_period_may_last_for_ever() {
