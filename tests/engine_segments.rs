@@ -6,7 +6,8 @@ mod engine;
 
 use engine::{assert_sound, mount, plain, put, uuid};
 use moonkeeper::engine::Engine;
-use moonkeeper::engine::ops::{MAX_MOUNTED, MAX_TOLD};
+use moonkeeper::engine::ops::{MAX_MOUNTED, MAX_TOLD, WriteConfig};
+use moonkeeper::engine::record::DynamicLease;
 use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::segment::SegmentSpec;
 use moonkeeper::engine::types::{ErrorCode, LogTime};
@@ -59,4 +60,24 @@ fn a_grace_period_may_last_for_ever() {
     engine.upkeep(LogTime(u64::MAX >> 1));
     assert!(engine::present(&engine, "object"));
     assert_sound(&engine, "drained");
+}
+
+#[test]
+fn answers_that_a_dead_segment_decided_rest_on_its_unmount() {
+    let engine = Engine::new(Rules::default());
+    (1..=3).for_each(|number| mount(&engine, number, number, 1 << 20, 1_000));
+    let both: &[&[u8]] = &[b"segment-1", b"segment-2"];
+    put(&engine, "object", 1000, &WriteConfig { replicas: 2, preferred: both, ..plain() }, 2_000);
+    let unmounted = engine.sequencer(LogTime(3_000)).unmount(uuid(1)).depends_on;
+    // Another segment of that name keeps the name known.
+    let same_name = SegmentSpec { name: b"segment-1", ..piece(9) };
+    engine.sequencer(LogTime(3_000)).mount(&same_name, uuid(9)).result.unwrap();
+    let mut sequencer = engine.sequencer(LogTime(4_000));
+    let (source, target): (&[u8], &[u8]) = (b"segment-1", b"segment-3");
+    let copy = sequencer.copy_start(uuid(1), b"object", source, &[target], DynamicLease::default());
+    assert_eq!(copy.result.unwrap_err(), ErrorCode::REPLICA_NOT_FOUND);
+    assert!(copy.depends_on >= unmounted, "INV-3: {:?}", copy.depends_on);
+    let task = sequencer.create_move_task(uuid(99), b"object", b"", source, target);
+    assert_eq!(task.result, Err(ErrorCode::INVALID_PARAMS));
+    assert!(task.depends_on >= unmounted, "INV-3: {:?}", task.depends_on);
 }

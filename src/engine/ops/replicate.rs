@@ -104,15 +104,16 @@ impl Sequencer<'_> {
                 .filter(|replica| replica.segment.is_alive())
                 .map(|replica| replica.segment.name.clone())
                 .collect();
-            (object.replication().is_some(), source, held, object.size)
+            (object.replication().is_some(), source, held, object.size, object.rests_on())
         });
-        let Some((busy, source, held, size)) = seen else {
+        let Some((busy, source, held, size, rests_on)) = seen else {
             return Answer::refuse(ErrorCode::INTERNAL_ERROR, after);
         };
         if busy {
             return Answer::refuse(ErrorCode::OBJECT_HAS_REPLICATION_TASK, after);
         }
-        let Some(source) = source else { return Answer::refuse(ErrorCode::REPLICA_NOT_FOUND, after) };
+        // Perhaps it is missing because its segment is (INV-3).
+        let Some(source) = source else { return Answer::refuse(ErrorCode::REPLICA_NOT_FOUND, rests_on) };
         let mut places = Places::new();
         for target in request.targets.iter().filter(|target| !held.iter().any(|name| **name == ***target)) {
             match self.core.place_in(target, size, &places) {
