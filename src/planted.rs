@@ -51,11 +51,13 @@ pub enum Bug {
     AnyWriteAnswer,
     /// A read does not wait for the unmount of a replica that it leaves out.
     IgnoreUnmount,
+    /// Memory that is mounted again is all free, whoever may still be writing there.
+    ForgetStrays,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 21] = [
+    pub const ALL: [Bug; 22] = [
         Bug::DropWhenFull,
         Bug::AnswerStartEarly,
         Bug::AnswerReadEarly,
@@ -77,6 +79,7 @@ impl Bug {
         Bug::StaleAbsence,
         Bug::AnyWriteAnswer,
         Bug::IgnoreUnmount,
+        Bug::ForgetStrays,
     ];
 }
 

@@ -1,6 +1,7 @@
 //! Checking the state against itself: everything that is derived from the objects, made again from scratch.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use super::core::Mounted;
@@ -10,6 +11,7 @@ use super::object::Replicas;
 use super::segment::Segment;
 use super::shard::KeyHash;
 use super::state::Sequencer;
+use super::strays::is_stray;
 use super::task::TaskStatus;
 use super::types::{LogTime, SegmentNumber, SequenceId};
 
@@ -23,6 +25,8 @@ struct Sums {
     replicating: usize,
     /// Objects by group.
     groups: HashMap<Box<[u8]>, usize>,
+    /// Replicas in unmounted memory to which somebody may be writing.
+    strays: usize,
     /// Ranges by segment.
     taken: HashMap<SegmentNumber, Vec<(u64, u64)>>,
 }
@@ -30,6 +34,8 @@ struct Sums {
 impl Sums {
     fn take(&mut self, replicas: &Replicas, size: u64) {
         for replica in replicas {
+            let reachable = !replica.segment.te_endpoint.is_empty();
+            self.strays += usize::from(reachable && is_stray(replica));
             self.taken.entry(replica.segment.number).or_default().push((replica.offset, size));
         }
     }
@@ -42,6 +48,11 @@ impl Sequencer<'_> {
         for (record, bytes) in &self.core.discarded {
             visit(*record, bytes.release_at, bytes.size, &bytes.replicas);
         }
+    }
+
+    /// Hands every write into memory that is no longer mounted to `visit`: where its endpoint is, and its addresses.
+    pub fn each_stray(&self, visit: impl FnMut(&[u8], Range<u64>)) {
+        self.core.strays.each(visit);
     }
 
     /// What does not fit together; empty if the state is sound. Costs time for every object.
@@ -76,13 +87,19 @@ impl Sequencer<'_> {
             capacity += mounted.segment.size;
             allocated += mounted.extents.used_bytes();
             expect("used bytes of a segment", mounted.segment.used(), mounted.extents.used_bytes());
-            match Extents::rebuild(mounted.extents.size(), taken.iter().copied()) {
+            let left_out = core.strays.left_out(&mounted.segment);
+            let left_out = left_out.iter().map(|range| (range.start, range.end - range.start));
+            match Extents::rebuild(mounted.extents.size(), taken.iter().copied().chain(left_out)) {
                 Ok(made) => {
                     expect("taken bytes of a segment", mounted.extents.used_bytes(), made.used_bytes())
                 }
                 Err(_) => expect("segments whose ranges overlap", 0, 1),
             }
         }
+        expect("writes into unmounted memory", core.strays.len() as u64, sums.strays as u64);
+        let reachable = |mounted: &&Mounted| !mounted.segment.te_endpoint.is_empty();
+        let reachable = core.segments.values().filter(reachable).count();
+        expect("segments by address", core.atlas.len() as u64, reachable as u64);
         let open = self.open_segments();
         let mut kept = core.open.clone();
         kept.sort_unstable();

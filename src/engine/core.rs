@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::atlas::Atlas;
 use super::client::Writers;
 use super::digest::Digest;
 use super::doubts::Doubts;
@@ -16,6 +17,7 @@ use super::record::SoftPin;
 use super::reign::{Reign, TermReport};
 use super::segment::Segment;
 use super::shard::{Handle, KeyHash};
+use super::strays::Strays;
 use super::task::Tasks;
 use super::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Uuid};
 
@@ -42,6 +44,10 @@ pub struct Core {
     pub segments: BTreeMap<SegmentNumber, Mounted>,
     /// Mounted segments by the name that their client gave them.
     pub segment_ids: HashMap<Uuid, SegmentNumber>,
+    /// Mounted segments by where they are.
+    pub atlas: Atlas,
+    /// Writes into memory that is no longer mounted.
+    pub strays: Strays,
     /// Segments that take new objects, by the name that users know.
     pub names: BTreeMap<Box<[u8]>, Vec<SegmentNumber>>,
     /// The same segments, in no order, to choose from at random.

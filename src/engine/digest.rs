@@ -110,7 +110,7 @@ pub fn segment(segment: &super::segment::Segment, drain_until: Option<LogTime>) 
         xxh3_64(&segment.te_endpoint),
         xxh3_64(&segment.protocol),
         xxh3_64_with_seed(&segment.host_id, 1),
-        drain_until.map_or(0, |until| until.0 + 1),
+        drain_until.map_or(0, |until| until.0.saturating_add(1)),
     ];
     hash(Kind::Segment, &words)
 }

@@ -5,6 +5,7 @@
 //! asynchronous: time enters as an argument.
 
 mod apply;
+pub mod atlas;
 mod audit;
 pub mod bounds;
 pub mod client;
@@ -29,6 +30,7 @@ pub mod shard;
 pub mod slab;
 pub mod snapshot;
 pub mod state;
+pub mod strays;
 mod table;
 pub mod task;
 pub mod types;

@@ -70,6 +70,13 @@ impl Replica {
         self.status == ReplicaStatus::Complete && self.segment.is_alive()
     }
 
+    /// Whether nobody can use it any more: it is written, and its segment is gone. What is not written yet is kept for
+    /// whoever may be writing to it, mounted or not (R4).
+    #[must_use]
+    pub fn can_be_swept(&self) -> bool {
+        self.status == ReplicaStatus::Complete && !self.segment.is_alive()
+    }
+
     /// The address in the owner's memory.
     #[must_use]
     pub fn address(&self) -> u64 {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::client::Client;
-use super::object::Object;
+use super::object::{Object, Replica};
 use super::segment::Segment;
 use super::shard::{KeyHash, Objects, SHARDS, Shard};
 use super::state::Engine;
@@ -98,12 +98,12 @@ impl Engine {
         objects.last_removal
     }
 
-    /// The objects of one shard that have a replica in a segment that is gone.
+    /// The objects of one shard that have a replica to be swept away.
     #[must_use]
     pub fn stale(&self, shard: usize) -> Vec<ObjectId> {
         let objects = self.shards[shard % SHARDS].objects.read();
-        let has_dead = |object: &&Object| object.replicas().any(|replica| !replica.segment.is_alive());
-        objects.iter().filter(has_dead).map(|object| object.id).collect()
+        let is_stale = |object: &&Object| object.replicas().any(Replica::can_be_swept);
+        objects.iter().filter(is_stale).map(|object| object.id).collect()
     }
 
     /// The mounted segments, in order of their mount.

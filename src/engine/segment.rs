@@ -84,6 +84,12 @@ impl Segment {
         }
     }
 
+    /// The address after the last one.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.base.saturating_add(self.size)
+    }
+
     /// Whether it is mounted. Replicas in a segment that is not are as good as gone.
     #[must_use]
     pub fn is_alive(&self) -> bool {

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::engine::types::{LogTime, Uuid};
 
 /// Clients that are remembered at the same time; who pings with ever new names gets an error, not our memory.
-const MAX_CLIENTS: usize = 1 << 20;
+pub const MAX_CLIENTS: usize = 1 << 20;
 
 /// Until when clients have to be heard from.
 #[derive(Debug)]
@@ -32,6 +32,13 @@ impl Liveness {
         }
         deadlines.insert(client, now.plus(self.ttl_ms));
         true
+    }
+
+    /// Makes sure that a client will be missed when it falls silent. False if there are too many to remember another
+    /// one: it would never be.
+    pub fn admit(&self, client: Uuid, now: LogTime) -> bool {
+        let known = self.deadlines.lock().contains_key(&client);
+        known || self.heard(client, now)
     }
 
     /// Takes the clients of the primary before over. They have to find out first that there is another one, and can

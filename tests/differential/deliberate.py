@@ -85,6 +85,10 @@ DELIBERATE = [
         "stale-grace-deadlines",
         "the end of a grace period concerns the mount it was asked for, not a later one of the same segment",
     ),
+    Deliberate(
+        "writes-into-unmounted-memory",
+        "memory that is mounted again leaves out what a writer from before may still be writing to",
+    ),
 ]
 
 

@@ -233,3 +233,19 @@ def test_removal_beside_a_copy(scenario):
             s.remove(key, True, expect=Err(-708))
             # That call has made the reference drop the replica.
             s("BatchRemove", [key], True, TENANT, expect=[Err(-708)])
+
+
+def test_writes_into_unmounted_memory(scenario):
+    with scenario() as s:
+        s.mount(1)
+        most = 40 * MIB
+        assert all(isinstance(answer, Ok) for answer in answers(s, "PutStart", A, "k", most, config(), TENANT))
+        answers(s, "UnmountSegment", (1, 1), A)
+        answers(s, "MountSegment", segment_message(1), A)
+        reference, *ours = answers(s, "PutStart", A, "again", most, config(), TENANT)
+        assert isinstance(reference, Ok)
+        assert all(answer == Err(-200) for answer in ours)
+        # Whoever was writing there says that it writes no more.
+        assert all(answer == Err(-704) for answer in answers(s, "PutRevoke", A, "k", ALL, TENANT))
+        _, *ours = answers(s, "PutStart", A, "at last", most, config(), TENANT)
+        assert all(isinstance(answer, Ok) for answer in ours)

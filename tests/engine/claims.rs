@@ -1,19 +1,28 @@
 //! A model of who may use which bytes: what writers were told, what readers were promised, and until when.
 //!
 //! It knows only what clients know. Whatever the state machine does with bytes, it must not give those out that
-//! somebody here may still use (R4, INV-5, INV-7).
+//! somebody here may still use (R4, INV-5, INV-7). Writers know an endpoint and addresses, and nothing of mounts: they
+//! write on when the memory is unmounted, and when it is mounted again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::extents::Extents;
 use moonkeeper::engine::object::Replica;
+use moonkeeper::engine::segment::Segment;
 use moonkeeper::engine::shard::SHARDS;
 use moonkeeper::engine::types::{LogTime, ObjectId, SegmentNumber};
 
-/// Bytes of one mount.
-pub type Bytes = (SegmentNumber, Range<u64>);
+/// Bytes that somebody was told.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bytes {
+    endpoint: Box<[u8]>,
+    start: u64,
+    end: u64,
+    /// When the memory was mounted: readers lose what is unmounted (R6 excepts it).
+    mount: SegmentNumber,
+}
 
 /// What a writer was told.
 #[derive(Clone, Debug)]
@@ -43,12 +52,16 @@ pub struct Claims {
 
 /// The bytes that a replica occupies.
 pub fn bytes_of(replica: &Replica, size: u64) -> Bytes {
-    let end = (replica.offset + size).next_multiple_of(Extents::GRANULE).min(replica.segment.size);
-    (replica.segment.number, replica.offset..end)
+    Bytes {
+        endpoint: replica.segment.te_endpoint.clone(),
+        start: replica.address(),
+        end: replica.address() + size,
+        mount: replica.segment.number,
+    }
 }
 
 fn overlap(one: &Bytes, other: &Bytes) -> bool {
-    one.0 == other.0 && one.1.start < other.1.end && other.1.start < one.1.end
+    one.endpoint == other.endpoint && one.start < other.end && other.start < one.end
 }
 
 impl Claims {
@@ -60,7 +73,8 @@ impl Claims {
                 let taken = writing.bytes.iter().find(|old| overlap(old, new));
                 assert!(taken.is_none(), "R4: told {new:?} at {now:?} that {writing:?} may still write");
             }
-            let promised = self.promises.iter().find(|old| old.until > now && overlap(&old.bytes, new));
+            let mut promised = self.promises.iter().filter(|old| old.until > now);
+            let promised = promised.find(|old| old.bytes.mount == new.mount && overlap(&old.bytes, new));
             assert!(promised.is_none(), "INV-7: told {new:?} at {now:?} that a reader has: {promised:?}");
         }
         self.takes_over(key, copy, bytes, until);
@@ -97,27 +111,16 @@ impl Claims {
         let mounted: HashMap<_, _> =
             engine.segments().into_iter().map(|segment| (segment.number, segment)).collect();
         let reserved = reserved(engine);
-        let mut used: HashMap<SegmentNumber, u64> = HashMap::new();
-        for (number, bytes) in &reserved {
-            *used.entry(*number).or_default() += bytes.end - bytes.start;
-            assert!(bytes.end <= mounted[number].size, "{what}: {bytes:?} leaves {number:?}");
-        }
         for pair in reserved.windows(2) {
             assert!(!overlap(&pair[0], &pair[1]), "{what}: INV-5: {pair:?}");
         }
         for (number, segment) in &mounted {
-            let sum = used.get(number).copied().unwrap_or_default();
-            assert_eq!(segment.used(), sum, "{what}: used bytes of {number:?}");
+            assert_eq!(segment.used(), used(segment, &reserved), "{what}: used bytes of {number:?}");
         }
         let there = |bytes: &Bytes| {
-            !mounted.contains_key(&bytes.0)
-                || reserved
-                    .binary_search_by(|other| {
-                        (other.0, other.1.start, other.1.end).cmp(&(bytes.0, bytes.1.start, bytes.1.end))
-                    })
-                    .is_ok()
+            reserved.binary_search_by(|other| same_place(other).cmp(&same_place(bytes))).is_ok()
         };
-        self.promises.retain(|promise| promise.until > now && mounted.contains_key(&promise.bytes.0));
+        self.promises.retain(|promise| promise.until > now && mounted.contains_key(&promise.bytes.mount));
         let lost = self.promises.iter().find(|promise| !there(&promise.bytes));
         assert!(lost.is_none(), "{what}: INV-7: at {now:?} a reader lost {lost:?}");
         self.superseded.retain(|writing| writing.until > now);
@@ -128,7 +131,26 @@ impl Claims {
     }
 }
 
-/// Every byte range of a mounted segment that belongs to an object or is held for somebody, in order.
+fn same_place(bytes: &Bytes) -> (&[u8], u64, u64) {
+    (&bytes.endpoint, bytes.start, bytes.end)
+}
+
+/// How many bytes of a segment are used, if these are: all granules that have a part in one of them.
+fn used(segment: &Segment, reserved: &[Bytes]) -> u64 {
+    let there = reserved.iter().filter(|bytes| bytes.endpoint == segment.te_endpoint);
+    let mut granules = BTreeSet::new();
+    for bytes in there {
+        let (start, end) = (bytes.start.max(segment.base), bytes.end.min(segment.base + segment.size));
+        if start < end {
+            let granule = |address: u64| (address - segment.base) / Extents::GRANULE;
+            granules.extend(granule(start)..=granule(end - 1));
+        }
+    }
+    let last = |nth: u64| segment.size.min((nth + 1) * Extents::GRANULE) - nth * Extents::GRANULE;
+    granules.into_iter().map(last).sum()
+}
+
+/// Every byte range that belongs to an object in a mounted segment or is held for somebody, in order.
 fn reserved(engine: &Engine) -> Vec<Bytes> {
     let mut all = Vec::new();
     let mut add = |replica: &Replica, size| {
@@ -139,9 +161,13 @@ fn reserved(engine: &Engine) -> Vec<Bytes> {
     for shard in 0..SHARDS {
         engine.walk(shard, |object| object.replicas().for_each(|replica| add(replica, object.size)));
     }
-    engine.sequencer(LogTime(0)).each_discarded(|_, _, size, replicas| {
+    let sequencer = engine.sequencer(LogTime(0));
+    sequencer.each_discarded(|_, _, size, replicas| {
         replicas.iter().for_each(|replica| add(replica, size));
     });
-    all.sort_by_key(|(number, bytes)| (*number, bytes.start, bytes.end));
+    sequencer.each_stray(|endpoint, Range { start, end }| {
+        all.push(Bytes { endpoint: endpoint.into(), start, end, mount: SegmentNumber::default() });
+    });
+    all.sort();
     all
 }

@@ -263,18 +263,20 @@ impl World {
         self.count("evict expired", evicted > 0)
     }
 
-    /// A segment by number is always the same but for its client, size and name now and then.
+    /// A segment by number is always the same but for its client, name and base now and then.
     fn mount(&mut self) -> &'static str {
         let now = self.now();
         let number = self.chance.below(SEGMENTS);
         let odd = u64::from(self.chance.percent(5));
+        let shift = if self.chance.percent(20) { self.chance.below(3) * 32 } else { 0 };
         let name = format!("name-{}", (number + odd) % NAMES);
         let endpoint = format!("endpoint-{}", number % 4);
         let host = format!("host-{}", number % 3);
         let spec = SegmentSpec {
             id: uuid(200 + number + odd),
             name: name.as_bytes(),
-            base: 0x10_0000 * (1 + number / 4),
+            // Now and then the grain of a mount lies across that of the one before.
+            base: 0x10_0000 * (1 + number / 4) + shift,
             size: 20_000 + number * 3_333,
             te_endpoint: endpoint.as_bytes(),
             protocol: b"tcp",
@@ -370,12 +372,14 @@ impl World {
         let (now, (key, first)) = (self.now(), self.writer());
         let checksum = self.chance.percent(30).then(|| self.chance.next());
         let types = if self.chance.percent(3) { ReplicaTypes::Others } else { ReplicaTypes::Memory };
-        let mut ended = false;
+        let (mut ended, mut gone) = (false, false);
         for client in (0..CLIENTS).map(|nth| uuid(100 + (first.first + nth) % CLIENTS)) {
             let answer = self.pair.primary.sequencer(now).end(client, key.as_bytes(), types, checksum);
             ended |= answer.result.is_ok();
+            // The writer has said that it writes no more, whatever it hears.
+            gone |= answer.result == Err(ErrorCode::OBJECT_NOT_FOUND);
         }
-        if ended && types == ReplicaTypes::Memory {
+        if (ended || gone) && types == ReplicaTypes::Memory {
             self.claims.ended(&key, false);
         }
         self.count("end", ended)
@@ -383,12 +387,14 @@ impl World {
 
     fn revoke(&mut self) -> &'static str {
         let (now, (key, first)) = (self.now(), self.writer());
-        let mut revoked = false;
+        let (mut revoked, mut gone) = (false, false);
         for client in (0..CLIENTS).map(|nth| uuid(100 + (first.first + nth) % CLIENTS)) {
             let mut sequencer = self.pair.primary.sequencer(now);
-            revoked |= sequencer.revoke(client, key.as_bytes(), ReplicaTypes::Memory).result.is_ok();
+            let answer = sequencer.revoke(client, key.as_bytes(), ReplicaTypes::Memory);
+            revoked |= answer.result.is_ok();
+            gone |= answer.result == Err(ErrorCode::OBJECT_NOT_FOUND);
         }
-        if revoked {
+        if revoked || gone {
             self.claims.ended(&key, false);
         }
         self.count("revoke", revoked)
@@ -523,7 +529,7 @@ impl World {
 
     fn end_replication(&mut self) -> &'static str {
         let (now, key, revoke) = (self.now(), self.key(), self.chance.percent(25));
-        let mut ended = false;
+        let (mut ended, mut gone) = (false, false);
         for client in (0..CLIENTS).map(|nth| uuid(100 + nth)) {
             for kind in [ReplicationKind::Copy, ReplicationKind::Move] {
                 let mut sequencer = self.pair.primary.sequencer(now);
@@ -534,9 +540,10 @@ impl World {
                     sequencer.replication_end(client, key.as_bytes(), kind, plain)
                 };
                 ended |= matches!(answer.result, Ok(()) | Err(ErrorCode::REPLICA_IS_GONE));
+                gone |= answer.result == Err(ErrorCode::OBJECT_NOT_FOUND);
             }
         }
-        if ended {
+        if ended || gone {
             self.claims.ended(&key, true);
         }
         self.count(if revoke { "revoke copy or move" } else { "end copy or move" }, ended)

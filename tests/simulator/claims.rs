@@ -5,22 +5,33 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use moonkeeper::engine::Engine;
-use moonkeeper::engine::extents::Extents;
 use moonkeeper::engine::object::Replica;
 use moonkeeper::engine::shard::SHARDS;
 use moonkeeper::engine::types::{LogTime, ObjectId, SegmentNumber};
 
-/// Bytes of one mount.
-pub type Bytes = (SegmentNumber, Range<u64>);
+/// Bytes that somebody was told. Writers know an endpoint and addresses, and nothing of mounts: they write on when the
+/// memory is unmounted, and when it is mounted again.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bytes {
+    endpoint: Box<[u8]>,
+    start: u64,
+    end: u64,
+    /// When the memory was mounted: readers lose what is unmounted (R6 excepts it).
+    mount: SegmentNumber,
+}
 
 /// The bytes that a replica occupies.
 pub fn bytes_of(replica: &Replica, size: u64) -> Bytes {
-    let end = (replica.offset + size).next_multiple_of(Extents::GRANULE).min(replica.segment.size);
-    (replica.segment.number, replica.offset..end)
+    Bytes {
+        endpoint: replica.segment.te_endpoint.clone(),
+        start: replica.address(),
+        end: replica.address() + size,
+        mount: replica.segment.number,
+    }
 }
 
 fn overlap(one: &Bytes, other: &Bytes) -> bool {
-    one.0 == other.0 && one.1.start < other.1.end && other.1.start < one.1.end
+    one.endpoint == other.endpoint && one.start < other.end && other.start < one.end
 }
 
 /// What a writer was told: by whom it is written, where, and until when at most.
@@ -62,7 +73,8 @@ impl Claims {
                 }
                 let promised = self.promises.iter().filter(|promise| promise.until > now);
                 let mut promised = promised.filter(|promise| !self.forced.contains(&promise.object));
-                if let Some(taken) = promised.find(|old| old.bytes.iter().any(|old| overlap(old, new))) {
+                let meets = |old: &Bytes| old.mount == new.mount && overlap(old, new);
+                if let Some(taken) = promised.find(|old| old.bytes.iter().any(meets)) {
                     return Err(("INV-7", format!("told {new:?} that a reader was promised: {taken:?}")));
                 }
             }
@@ -91,15 +103,15 @@ impl Claims {
     ) -> Result<(), (&'static str, String)> {
         let mounted: BTreeSet<SegmentNumber> =
             engine.segments().into_iter().map(|segment| segment.number).collect();
-        // What lies in a segment that is gone is gone (R6 excepts it).
-        let gone = |bytes: &[Bytes]| bytes.iter().any(|bytes| !mounted.contains(&bytes.0));
+        // What a reader has in a segment that is gone is gone (R6 excepts it); what a writer has is not (R4).
+        let gone = |bytes: &[Bytes]| bytes.iter().any(|bytes| !mounted.contains(&bytes.mount));
         self.promises.retain(|promise| {
             promise.until > now
                 && !gone(&promise.bytes)
                 && !self.forced.contains(&promise.object)
                 && !overwritten.contains(&promise.object)
         });
-        self.writes.retain(|_, writing| writing.until > now && !gone(&writing.bytes));
+        self.writes.retain(|_, writing| writing.until > now);
         if self.promises.is_empty() && self.writes.is_empty() {
             return Ok(());
         }
@@ -109,8 +121,7 @@ impl Claims {
                 return Err(("INV-5", format!("{pair:?}")));
             }
         }
-        let key = |bytes: &Bytes| (bytes.0, bytes.1.start, bytes.1.end);
-        let kept = |bytes: &Bytes| reserved.binary_search_by_key(&key(bytes), key).is_ok();
+        let kept = |bytes: &Bytes| reserved.binary_search_by(|other| place(other).cmp(&place(bytes))).is_ok();
         if let Some(lost) = self.promises.iter().find(|promise| !promise.bytes.iter().all(kept)) {
             return Err(("INV-7", format!("a reader lost {lost:?}")));
         }
@@ -132,7 +143,11 @@ pub struct Told {
     pub until: u64,
 }
 
-/// Every byte range of a mounted segment that belongs to an object or is held for somebody, in order.
+fn place(bytes: &Bytes) -> (&[u8], u64, u64) {
+    (&bytes.endpoint, bytes.start, bytes.end)
+}
+
+/// Every byte range that belongs to an object in a mounted segment or is held for somebody, in order.
 fn reserved(engine: &Engine) -> Vec<Bytes> {
     let mut all = Vec::new();
     let mut add = |replica: &Replica, size| {
@@ -143,9 +158,13 @@ fn reserved(engine: &Engine) -> Vec<Bytes> {
     for shard in 0..SHARDS {
         engine.walk(shard, |object| object.replicas().for_each(|replica| add(replica, object.size)));
     }
-    engine.sequencer(LogTime(0)).each_discarded(|_, _, size, replicas| {
+    let sequencer = engine.sequencer(LogTime(0));
+    sequencer.each_discarded(|_, _, size, replicas| {
         replicas.iter().for_each(|replica| add(replica, size));
     });
-    all.sort_by_key(|(number, bytes)| (*number, bytes.start, bytes.end));
+    sequencer.each_stray(|endpoint, Range { start, end }| {
+        all.push(Bytes { endpoint: endpoint.into(), start, end, mount: SegmentNumber::default() });
+    });
+    all.sort();
     all
 }

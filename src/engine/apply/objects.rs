@@ -112,8 +112,12 @@ impl Sequencer<'_> {
     ) {
         let Some(handle) = self.named(object) else { return };
         let soft_pin = self.core.end_processing(object.id).map_or(SoftPin::Preserve, |write| write.soft_pin);
+        let mut lost = false;
         self.alter(handle, Some(id), |object, _| {
-            object.replicas_mut().for_each(|replica| replica.status = ReplicaStatus::Complete);
+            for replica in object.replicas_mut() {
+                replica.status = ReplicaStatus::Complete;
+                lost |= !replica.segment.is_alive();
+            }
             // An object that nobody reads is as old as its End; without this it would be older than all that was read.
             object.replicated_lease = object.replicated_lease.max(at);
             if checksum.is_some() || object.extra.is_some() {
@@ -129,6 +133,10 @@ impl Sequencer<'_> {
                 }
             }
         });
+        if lost {
+            // The writer writes no more: nothing stands in the way of a sweep, and that has passed by perhaps.
+            self.drop_replicas(handle, Some(id), |replica| !replica.segment.is_alive());
+        }
     }
 
     pub(super) fn apply_remove(&mut self, id: SequenceId, object: ObjectRef, fate: Fate) {
@@ -165,10 +173,11 @@ impl Sequencer<'_> {
         self.drop_replicas(handle, Some(id), complete_there);
     }
 
+    /// Drops what lies in segments that are gone, unless somebody may still be writing there (R4).
     pub(super) fn apply_sweep(&mut self, id: SequenceId, objects: &[ObjectId]) {
         for object in objects {
             if let Some(handle) = self.engine.handle(&self.core, *object) {
-                self.drop_replicas(handle, Some(id), |replica| !replica.segment.is_alive());
+                self.drop_replicas(handle, Some(id), Replica::can_be_swept);
             }
         }
     }

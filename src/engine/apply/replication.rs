@@ -43,6 +43,7 @@ impl Sequencer<'_> {
     /// The source of a move leaves the object, but its bytes stay reserved for those who may still read them.
     pub(super) fn apply_replication_end(&mut self, id: SequenceId, object: ObjectRef, release_at: LogTime) {
         let Some(handle) = self.named(object) else { return };
+        let engine = self.engine;
         let mut moved = None;
         let mut source_there = false;
         self.alter(handle, Some(id), |object, core| {
@@ -62,8 +63,9 @@ impl Sequencer<'_> {
                     written += 1;
                 }
             }
-            let _ = object
+            let lost = object
                 .take_replicas(|replica| task.targets.contains(&replica.id()) && !replica.segment.is_alive());
+            lost.iter().flatten().for_each(|replica| core.free(&engine.counts, replica, object.size));
             // The source goes only if somebody can read the object without it.
             let elsewhere = |replica: &Replica| replica.id() != task.source && replica.is_readable();
             let whole = written == task.targets.len() && object.replicas().any(elsewhere);

@@ -3,14 +3,16 @@
 
 use std::sync::Arc;
 
-use crate::engine::core::{Core, Discarded, Hint};
+use crate::engine::core::{Core, Discarded, Hint, Mounted};
 use crate::engine::digest;
 use crate::engine::eviction::Standing;
+use crate::engine::extents::NotTaken;
 use crate::engine::group::{Group, Membership};
 use crate::engine::object::{Object, Replica, Replicas};
 use crate::engine::record::LeaseBucket;
 use crate::engine::shard::{Handle, KeyHash};
 use crate::engine::state::{Counts, Engine, Sequencer};
+use crate::engine::strays::addresses;
 use crate::engine::types::{LogTime, ObjectId, SequenceId};
 
 /// What becomes of the bytes of a removed object.
@@ -119,16 +121,20 @@ impl Core {
         group
     }
 
-    /// Gives a replica's bytes free, if its segment is still there.
+    /// Gives a replica's bytes free: in its segment if that is still there; otherwise, if somebody could still write to
+    /// them, wherever the same memory is mounted now.
     pub(super) fn free(&mut self, counts: &Counts, replica: &Replica, size: u64) {
         if let Some(mounted) = self.segments.get_mut(&replica.segment.number) {
-            let before = mounted.extents.used_bytes();
-            if mounted.extents.give(replica.offset, size).is_err() {
-                self.faults += 1;
+            self.faults += u64::from(mounted.give(counts, replica.offset, size).is_err());
+        } else if self.strays.remove(replica) {
+            let ended = addresses(replica, size);
+            for number in self.atlas.at(&replica.segment.te_endpoint, ended.clone()) {
+                let Some(mounted) = self.segments.get_mut(&number) else { continue };
+                if let Some(range) = self.strays.given_back(&mounted.segment, &ended) {
+                    let given = mounted.give(counts, range.start, range.end - range.start);
+                    self.faults += u64::from(given.is_err());
+                }
             }
-            let after = mounted.extents.used_bytes();
-            mounted.segment.set_used(after);
-            Counts::subtract(&counts.allocated, before - after);
         }
     }
 
@@ -149,6 +155,17 @@ impl Core {
         self.digest.add(digest::discarded(record, &bytes));
         self.releases.insert((release_at, record));
         self.discarded.insert(record, bytes);
+    }
+}
+
+impl Mounted {
+    fn give(&mut self, counts: &Counts, offset: u64, size: u64) -> Result<(), NotTaken> {
+        let before = self.extents.used_bytes();
+        let given = self.extents.give(offset, size);
+        let after = self.extents.used_bytes();
+        self.segment.set_used(after);
+        Counts::subtract(&counts.allocated, before - after);
+        given
     }
 }
 

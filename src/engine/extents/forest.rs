@@ -2,6 +2,9 @@
 //!
 //! The bins stand in for the upper levels of a search tree: which one a pair belongs to is arithmetic, and a bin mostly
 //! holds a handful. Within a bin the order is exact, so the order of the whole is exact too.
+//!
+//! A forest begins as one tree and is cut when that has more than a leaf's worth: a segment that is mounted and hardly
+//! used, of which anybody may mount many, takes a kilobyte and not a hundred.
 
 use super::bits::Bits;
 use super::tree::{Tree, unpack};
@@ -16,12 +19,15 @@ pub(super) enum Cut {
     Even(u32),
     /// Bins in proportion to the number: for lengths.
     Relative,
+    /// Not at all.
+    Whole,
 }
 
 impl Cut {
     fn bin(self, number: u64) -> usize {
         match self {
             Cut::Even(shift) => (number >> shift) as usize,
+            Cut::Whole => 0,
             Cut::Relative if number < 1 << STEPS_LOG2 => number as usize,
             Cut::Relative => {
                 let shift = number.ilog2() - STEPS_LOG2;
@@ -34,22 +40,24 @@ impl Cut {
 /// An ordered set of packed pairs.
 #[derive(Debug, Clone)]
 pub(super) struct Forest {
+    /// How it is cut now.
     cut: Cut,
+    /// How it is cut when there are many pairs.
+    fine: Cut,
+    /// No first number is above this one.
+    most: u64,
     bins: Vec<Tree>,
     /// The bins that have an entry.
     present: Bits,
 }
 
 impl Forest {
-    /// The empty set of pairs whose first number is at most `most`.
-    pub(super) fn new(cut: Cut, most: u64) -> Self {
+    /// The set of `keys`, which are sorted and without duplicates, and whose first number is at most `most`, in linear
+    /// time. With many of them, `fine` says how they are cut.
+    pub(super) fn from_sorted(fine: Cut, most: u64, keys: &[u128]) -> Self {
+        let cut = if keys.len() > Tree::LEAF { fine } else { Cut::Whole };
         let bins = cut.bin(most) + 1;
-        Self { cut, bins: vec![Tree::default(); bins], present: Bits::new(bins) }
-    }
-
-    /// The set of `keys`, which are sorted and without duplicates, in linear time.
-    pub(super) fn from_sorted(cut: Cut, most: u64, keys: &[u128]) -> Self {
-        let mut new = Self::new(cut, most);
+        let mut new = Self { cut, fine, most, bins: vec![Tree::default(); bins], present: Bits::new(bins) };
         for chunk in keys.chunk_by(|a, b| new.bin(*a) == new.bin(*b)).collect::<Vec<_>>() {
             let bin = new.bin(chunk[0]);
             new.bins[bin] = Tree::from_sorted(chunk);
@@ -60,6 +68,12 @@ impl Forest {
 
     fn bin(&self, key: u128) -> usize {
         self.cut.bin(unpack(key).0)
+    }
+
+    /// How many trees there are.
+    #[cfg(test)]
+    pub(super) fn bins(&self) -> usize {
+        self.bins.len()
     }
 
     /// The first entry that is at least `key`.
@@ -97,6 +111,16 @@ impl Forest {
             self.present.insert(bin);
         }
         tree.insert(key);
+        if self.bins.len() == 1 && !self.bins[0].is_leaf() && self.fine.bin(self.most) > 0 {
+            self.cut_up();
+        }
+    }
+
+    /// One tree is no longer enough.
+    fn cut_up(&mut self) {
+        let mut keys = Vec::with_capacity(2 * Tree::LEAF);
+        self.for_each(&mut |key| keys.push(key));
+        *self = Self::from_sorted(self.fine, self.most, &keys);
     }
 
     /// Removes `key`, if it is there.

@@ -128,11 +128,17 @@ proptest! {
     fn equals_a_naive_interval_map(
         (size, ops) in (0..40_000u64).prop_flat_map(|size| (Just(size), ops(size))),
         scale in prop_oneof![Just(1u64), Just(1 << 10), Just(1 << 20)],
+        holes in prop_oneof![Just(0u64), 0..120u64],
     ) {
         let size = size * scale;
         let mut extents = Extents::new(size);
         let mut naive = Naive::new(size);
         let mut live: Vec<(u64, u64)> = Vec::new();
+        // About as many free ranges as one tree has before it is cut up.
+        for (offset, len) in (0..holes).map(|nth| (nth * 128 * scale, 64 * scale)) {
+            prop_assert_eq!(extents.take(offset, len).is_ok(), naive.take(offset, len));
+            live.extend((offset + len <= size).then_some((offset, len)));
+        }
         for op in ops {
             match op.scaled(scale) {
                 Op::Alloc(len) => {
@@ -264,6 +270,25 @@ fn many_ranges_come_and_go() {
         assert_eq!(ranges(&extents), [(0, N * 128)]);
         check(&extents);
     }
+}
+
+#[test]
+fn a_segment_that_is_hardly_used_is_one_tree() {
+    // Anybody may mount segments by the thousand, and the largest would have some 4,600 bins.
+    let mut extents = Extents::new(1 << 44);
+    for nth in 0..40 {
+        extents.take(nth << 38, 1 << 30).unwrap();
+    }
+    assert_eq!((extents.by_start.bins(), extents.by_len.bins()), (1, 1));
+    for nth in 40..64 {
+        extents.take(nth << 38, 1 << 30).unwrap();
+        extents.take((nth << 38) + (1 << 31), 1 << 30).unwrap();
+    }
+    assert!(
+        extents.by_start.bins() > 2_000 && extents.by_len.bins() > 400,
+        "many ranges are spread over bins"
+    );
+    check(&extents);
 }
 
 #[test]

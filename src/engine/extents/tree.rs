@@ -62,6 +62,9 @@ impl Default for Node {
 }
 
 impl Tree {
+    /// So many entries fit into one leaf.
+    pub(super) const LEAF: usize = WELL;
+
     /// The set of `keys`, which are sorted and without duplicates, in linear time.
     pub(super) fn from_sorted(keys: &[u128]) -> Self {
         let mut level: Vec<(u128, Node)> =
@@ -85,6 +88,11 @@ impl Tree {
     /// Whether the set has no entry.
     pub(super) fn is_empty(&self) -> bool {
         self.root.len() == 0
+    }
+
+    /// Whether it is one leaf.
+    pub(super) fn is_leaf(&self) -> bool {
+        matches!(&self.root, Node::Leaf(_))
     }
 
     /// Whether the set has just one entry.

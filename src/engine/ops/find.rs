@@ -1,11 +1,12 @@
 //! Looking an object up under the sequencer.
 
 use crate::engine::core::Hint;
-use crate::engine::object::{ClientNumber, Object};
+use crate::engine::object::{ClientNumber, Object, Replica};
 use crate::engine::record::{ObjectRef, Record};
 use crate::engine::shard::{Handle, Key};
 use crate::engine::state::Sequencer;
-use crate::engine::types::{ErrorCode, SequenceId};
+use crate::engine::strays::is_stray;
+use crate::engine::types::{ErrorCode, LogTime, SequenceId};
 
 /// An object that is there, and where.
 pub(super) struct Found {
@@ -42,17 +43,40 @@ impl Sequencer<'_> {
     }
 
     /// Like [`Self::find`], for somebody who is about to write: replicas in segments that are gone are dropped first,
-    /// and an object that has no other with them.
+    /// and an object that has no other with them. What somebody may still be writing to there stays reserved (R4).
     pub(super) fn find_to_write(&mut self, key: Key<'_>) -> Option<Found> {
-        let stale = {
+        let (named, written_since, stale) = {
             let objects = self.objects(key.hash.shard());
             let object = objects.get(key.hash, key.bytes)?;
-            object.replicas().any(|replica| !replica.segment.is_alive()).then_some(object.id)
+            let stray = !object.is_valid() && object.replicas().any(is_stray);
+            let started = stray.then(|| self.written_since(object)).flatten();
+            let stale = object.replicas().any(Replica::can_be_swept);
+            (ObjectRef { id: object.id, after: object.last_record }, started, stale)
         };
-        if let Some(id) = stale {
-            self.commit(&Record::Sweep { objects: &[id] });
+        if let Some(started) = written_since {
+            let release_at = started.plus(self.engine.rules.release_timeout);
+            self.commit(&Record::Discard { object: named, release_at });
+        } else if stale {
+            self.commit(&Record::Sweep { objects: &[named.id] });
         }
         self.find_hashed(key).ok()
+    }
+
+    /// When the write, copy or move of an object began that is under way.
+    fn written_since(&self, object: &Object) -> Option<LogTime> {
+        let write = self.core.processing.get(&object.id).map(|write| write.started);
+        write.or_else(|| object.replication().map(|copy| copy.started))
+    }
+
+    /// The object with this key if it is as good as gone, but somebody is still writing to where it was.
+    pub(super) fn find_stray(&self, key: Key<'_>) -> Option<Found> {
+        let shard = key.hash.shard();
+        let objects = self.objects(shard);
+        let slot = objects.find(key.hash, key.bytes)?;
+        let object =
+            objects.at(slot).filter(|object| !object.is_valid() && object.replicas().any(is_stray))?;
+        let named = ObjectRef { id: object.id, after: object.last_record };
+        Some(Found { handle: Handle::new(shard, slot), object: named, client: object.client })
     }
 
     /// Looks at an object.

@@ -19,6 +19,7 @@ mod upkeep;
 pub use put::{ReplicaTypes, Started, WriteConfig};
 pub use replicate::Replicated;
 pub use run::Run;
+pub use segments::{MAX_MOUNTED, MAX_TOLD};
 pub use upkeep::Upkeep;
 
 /// The longest key: a record names its key, and a record has to fit into a batch of the log.

@@ -265,7 +265,9 @@ impl Sequencer<'_> {
     ) -> Answer<()> {
         let found = match self.find_owned(client, key) {
             Ok(found) => found,
-            Err((code, depends_on)) => return Answer::refuse(code, depends_on),
+            Err((code, depends_on)) => {
+                return Answer::refuse(code, self.end_stray(client, key, types).unwrap_or(depends_on));
+            }
         };
         if self.core.processing.contains_key(&found.object.id) {
             if types == ReplicaTypes::Others {
@@ -284,7 +286,9 @@ impl Sequencer<'_> {
     pub(super) fn revoke_write(&mut self, client: Uuid, key: Key<'_>, types: ReplicaTypes) -> Answer<()> {
         let found = match self.find_owned(client, key) {
             Ok(found) => found,
-            Err((code, depends_on)) => return Answer::refuse(code, depends_on),
+            Err((code, depends_on)) => {
+                return Answer::refuse(code, self.end_stray(client, key, types).unwrap_or(depends_on));
+            }
         };
         if !self.core.processing.contains_key(&found.object.id) {
             return Answer::refuse(ErrorCode::INVALID_WRITE, found.object.after);
@@ -293,6 +297,15 @@ impl Sequencer<'_> {
             return Answer::ok((), found.object.after);
         }
         Answer::ok((), self.commit(&Record::Revoke { object: found.object }))
+    }
+
+    /// A writer whose object went with its segments writes no more: its bytes need not be kept from others any longer.
+    fn end_stray(&mut self, client: Uuid, key: Key<'_>, types: ReplicaTypes) -> Option<SequenceId> {
+        let found = self.find_stray(key)?;
+        let its_own = self.core.writers.id(found.client) == client
+            && self.core.processing.contains_key(&found.object.id)
+            && types == ReplicaTypes::Memory;
+        its_own.then(|| self.commit(&Record::Revoke { object: found.object }))
     }
 
     fn find_owned(&self, client: Uuid, key: Key<'_>) -> Result<Found, (ErrorCode, SequenceId)> {

@@ -54,10 +54,9 @@ impl Sequencer<'_> {
         let mut condemned = Vec::with_capacity(ids.len());
         for id in ids {
             let Some(handle) = self.engine.handle(&self.core, *id) else { continue };
-            let Some((after, client)) = self.view(handle, |object| (object.last_record, object.client))
-            else {
-                continue;
-            };
+            let seen = self.view(handle, |object| (object.last_record, object.client, object.is_valid()));
+            // What went with its segments since it was found may be a write that somebody still makes (R4).
+            let Some((after, client, true)) = seen else { continue };
             let found = Found { handle, object: ObjectRef { id: *id, after }, client };
             if self.condemn(&found, force).is_ok() {
                 condemned.push(found.object);

@@ -4,6 +4,7 @@ use super::find::Found;
 use super::placement::Places;
 use crate::engine::object::{Replica, Replicas};
 use crate::engine::record::{DynamicLease, Record, ReplicationKind};
+use crate::engine::shard::Key;
 use crate::engine::state::Sequencer;
 use crate::engine::task::Replication;
 use crate::engine::types::{Answer, ErrorCode, SequenceId, Uuid};
@@ -103,15 +104,16 @@ impl Sequencer<'_> {
                 .filter(|replica| replica.segment.is_alive())
                 .map(|replica| replica.segment.name.clone())
                 .collect();
-            (object.replication().is_some(), source, held, object.size)
+            (object.replication().is_some(), source, held, object.size, object.rests_on())
         });
-        let Some((busy, source, held, size)) = seen else {
+        let Some((busy, source, held, size, rests_on)) = seen else {
             return Answer::refuse(ErrorCode::INTERNAL_ERROR, after);
         };
         if busy {
             return Answer::refuse(ErrorCode::OBJECT_HAS_REPLICATION_TASK, after);
         }
-        let Some(source) = source else { return Answer::refuse(ErrorCode::REPLICA_NOT_FOUND, after) };
+        // Perhaps it is missing because its segment is (INV-3).
+        let Some(source) = source else { return Answer::refuse(ErrorCode::REPLICA_NOT_FOUND, rests_on) };
         let mut places = Places::new();
         for target in request.targets.iter().filter(|target| !held.iter().any(|name| **name == ***target)) {
             match self.core.place_in(target, size, &places) {
@@ -155,7 +157,7 @@ impl Sequencer<'_> {
     ) -> Answer<()> {
         let (found, task) = match self.find_replication(client, key, kind, dynamic) {
             Ok(found) => found,
-            Err((code, depends_on)) => return Answer::refuse(code, depends_on),
+            Err(refusal) => return self.end_stray_copy(client, key, kind, refusal),
         };
         let whole = self.view(found.handle, |object| {
             let is_target = |replica: &Replica| task.targets.contains(&replica.id());
@@ -187,11 +189,28 @@ impl Sequencer<'_> {
         dynamic: DynamicLease,
     ) -> Answer<()> {
         match self.find_replication(client, key, kind, dynamic) {
-            Err((code, depends_on)) => Answer::refuse(code, depends_on),
+            Err(refusal) => self.end_stray_copy(client, key, kind, refusal),
             Ok((found, _)) => {
                 Answer::ok((), self.commit(&Record::ReplicationRevoke { object: found.object }))
             }
         }
+    }
+
+    /// Whoever was making a copy of an object that is as good as gone writes no more: its bytes need not be kept from
+    /// others any longer.
+    fn end_stray_copy(
+        &mut self,
+        client: Uuid,
+        key: &[u8],
+        kind: ReplicationKind,
+        (code, depends_on): (ErrorCode, SequenceId),
+    ) -> Answer<()> {
+        let its_own = |copy: &Replication| copy.client == client && copy.kind == kind;
+        let found = self.find_stray(Key::new(key)).filter(|found| {
+            self.view(found.handle, |object| object.replication().is_some_and(its_own)) == Some(true)
+        });
+        let ended = found.map(|found| self.commit(&Record::ReplicationRevoke { object: found.object }));
+        Answer::refuse(code, ended.unwrap_or(depends_on))
     }
 
     fn find_replication(

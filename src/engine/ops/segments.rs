@@ -5,7 +5,14 @@ use std::collections::{HashMap, HashSet};
 use crate::engine::record::Record;
 use crate::engine::segment::{SegmentSpec, SegmentStatus};
 use crate::engine::state::{Engine, Sequencer};
-use crate::engine::types::{Answer, ErrorCode, SegmentNumber, SequenceId, Uuid};
+use crate::engine::types::{Answer, ErrorCode, LogTime, SegmentNumber, SequenceId, Uuid};
+
+/// A client may tell so many segments in one call: all are mounted under one hold of the sequencer, in some ten
+/// milliseconds. With the smallest pieces that transports register memory in, a gibibyte, that is 4 TiB.
+pub const MAX_TOLD: usize = 4096;
+
+/// So many segments may be mounted, whoever asks: each takes a kilobyte or two here and on every standby.
+pub const MAX_MOUNTED: usize = 65_536;
 
 impl Sequencer<'_> {
     /// Takes a client's memory into the pool.
@@ -38,6 +45,9 @@ impl Sequencer<'_> {
         if spec.base.checked_add(spec.size).is_none() {
             return Err((ErrorCode::INVALID_PARAMS, SequenceId(0)));
         }
+        if self.core.segments.len() >= MAX_MOUNTED {
+            return Err((ErrorCode::INVALID_PARAMS, self.core.last));
+        }
         self.make_way(spec, client)?;
         let number = SegmentNumber(self.core.next_segment);
         Ok(self.commit(&Record::MountSegment { segment: *spec, number, client }))
@@ -50,15 +60,11 @@ impl Sequencer<'_> {
         if spec.te_endpoint.is_empty() {
             return Ok(());
         }
-        let overlaps: Vec<(SegmentNumber, Uuid)> = self
-            .core
-            .segments
-            .values()
-            .map(|mounted| &mounted.segment)
-            .filter(|other| *other.te_endpoint == *spec.te_endpoint)
-            .filter(|other| spec.base < other.base + other.size && other.base < spec.base + spec.size)
-            .map(|other| (other.number, other.client))
-            .collect();
+        let owner = |number| Some((number, self.core.segments.get(&number)?.segment.client));
+        let overlaps: Vec<(SegmentNumber, Uuid)> = self.core.atlas.under(spec).filter_map(owner).collect();
+        if overlaps.is_empty() {
+            return Ok(());
+        }
         let inherited = self.engine.client(client).is_some_and(|known| known.inherited);
         let current = |number: SegmentNumber| !inherited || number >= self.core.reign.first_segment;
         if overlaps.iter().any(|(number, owner)| *owner == client && current(*number)) {
@@ -73,6 +79,9 @@ impl Sequencer<'_> {
     /// A client tells all its segments: what is missing is mounted, and the client counts as alive. Of a client that the
     /// primary before knew, those that it had then and does not tell any more are gone.
     pub fn remount(&mut self, specs: &[SegmentSpec<'_>], client: Uuid) -> Answer<()> {
+        if specs.len() > MAX_TOLD {
+            return Answer::invalid(ErrorCode::INVALID_PARAMS);
+        }
         if self.engine.client(client).is_some_and(|known| known.inherited) {
             return self.remount_inherited(specs, client);
         }
@@ -178,6 +187,13 @@ impl Sequencer<'_> {
 }
 
 impl Engine {
+    /// The last record, when it is applied in whole: what whoever has looked at segments or clients and missed something
+    /// rests on (INV-3). [`Engine::applied`] may be behind what can be seen by one record.
+    #[must_use]
+    pub fn settled(&self) -> SequenceId {
+        self.sequencer(LogTime(0)).core.last
+    }
+
     /// The status of the segment of that name. Of several it is the one that was mounted last: the reference takes
     /// the first that its hash table shows, and new ones come first there.
     pub fn segment_status(&self, name: &[u8]) -> Answer<SegmentStatus> {
@@ -192,9 +208,10 @@ impl Engine {
     fn status_of(&self, wanted: impl Fn(&crate::engine::segment::Segment) -> bool) -> Answer<SegmentStatus> {
         let segments = self.segments.read();
         let found = segments.values().filter(|segment| wanted(segment));
-        match found.max_by_key(|segment| segment.number) {
-            Some(last) => Answer::ok(last.status(), last.last_record()),
-            None => Answer::refuse(ErrorCode::SEGMENT_NOT_FOUND, self.applied()),
+        if let Some(last) = found.max_by_key(|segment| segment.number) {
+            return Answer::ok(last.status(), last.last_record());
         }
+        drop(segments);
+        Answer::refuse(ErrorCode::SEGMENT_NOT_FOUND, self.settled())
     }
 }

@@ -66,7 +66,9 @@ impl Sequencer<'_> {
         }
         let sources = self.sources(found.handle);
         let Some((_, client)) = sources.iter().find(|(name, _)| **name == *source) else {
-            return Answer::refuse(ErrorCode::INVALID_PARAMS, found.object.after);
+            // Perhaps it is missing because its segment is (INV-3).
+            let rests_on = self.view(found.handle, |object| object.rests_on());
+            return Answer::refuse(ErrorCode::INVALID_PARAMS, rests_on.unwrap_or(found.object.after));
         };
         self.create(&Record::TaskCreated {
             id,

@@ -93,9 +93,12 @@ impl Restore {
         }
         let engine = &self.engine;
         let mut sequencer = engine.sequencer(LogTime(0));
+        sequencer.find_strays();
         let core = &mut *sequencer.core;
         for (number, mounted) in &mut core.segments {
-            let taken = self.taken.remove(number).unwrap_or_default();
+            let mut taken = self.taken.remove(number).unwrap_or_default();
+            let left_out = core.strays.left_out(&mounted.segment);
+            taken.extend(left_out.iter().map(|range| (range.start, range.end - range.start)));
             let size = mounted.segment.size;
             mounted.extents = Extents::rebuild(size, taken.into_iter())
                 .map_err(|why| SnapshotError::Overlap { segment: *number, why })?;
@@ -181,6 +184,7 @@ impl Restore {
         let core = &mut *sequencer.core;
         core.digest.add(digest::segment(&segment, drain_until));
         core.segment_ids.insert(id, number);
+        core.atlas.insert(&segment);
         core.segments
             .insert(number, Mounted { segment: segment.clone(), extents: Extents::new(0), drain_until });
         self.engine.segments.write().insert(number, segment);

@@ -1,6 +1,6 @@
 //! Calls about segments and clients, and what every client asks first.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::{Handled, Handlers, constant, reply};
 use crate::engine::segment::{Segment as Mounted, SegmentSpec};
@@ -47,9 +47,17 @@ impl Handlers {
             return constant::<F, ()>(Err(ErrorCode::INVALID_PARAMS), out);
         }
         let now = self.now();
-        let answer = self.engine.sequencer(now).mount(&spec, request.client_id);
+        if !self.liveness.admit(request.client_id, now) {
+            return constant::<F, ()>(Err(ErrorCode::INTERNAL_ERROR), out);
+        }
+        let mut sequencer = self.engine.sequencer(now);
+        let next = sequencer.next_id();
+        let answer = sequencer.mount(&spec, request.client_id);
+        drop(sequencer);
         if answer.result.is_ok() {
             self.liveness.heard(request.client_id, now);
+        }
+        if answer.result.is_ok() && answer.depends_on >= next {
             tracing::info!(
                 client = %request.client_id,
                 segment = %spec.id,
@@ -72,6 +80,9 @@ impl Handlers {
         }
         let now = self.now();
         let joined = self.engine.is_joined(request.client_id).result;
+        if !self.liveness.admit(request.client_id, now) {
+            return constant::<F, ()>(Err(ErrorCode::INTERNAL_ERROR), out);
+        }
         let answer = self.engine.sequencer(now).remount(&specs, request.client_id);
         if answer.result.is_ok() && joined != Ok(true) {
             self.liveness.heard(request.client_id, now);
@@ -85,8 +96,14 @@ impl Handlers {
         request: UnmountSegmentRequest,
         out: &mut Vec<u8>,
     ) -> Handled {
-        let answer = self.engine.sequencer(self.now()).unmount(request.segment_id);
-        tracing::info!(client = %request.client_id, segment = %request.segment_id, "segment unmounted");
+        let mut sequencer = self.engine.sequencer(self.now());
+        let next = sequencer.next_id();
+        let answer = sequencer.unmount(request.segment_id);
+        drop(sequencer);
+        // Unknown segments are gone already, and anybody may ask for one as often as they like.
+        if answer.depends_on >= next {
+            tracing::info!(client = %request.client_id, segment = %request.segment_id, "segment unmounted");
+        }
         reply::<F, _>(answer, out)
     }
 
@@ -122,16 +139,18 @@ impl Handlers {
     }
 
     pub(super) fn batch_query_ip<F: Rpc>(&self, clients: Vec<Uuid>, out: &mut Vec<u8>) -> Handled {
+        let wanted: BTreeSet<Uuid> = clients.into_iter().collect();
         let segments = self.engine.segments();
-        let mut depends_on = SequenceId(0);
-        let mut hosts: Vec<(Uuid, Vec<&[u8]>)> = Vec::new();
-        let wanted: BTreeSet<Uuid> = clients.iter().copied().collect();
+        let mut owned: HashMap<Uuid, Vec<&Mounted>> = HashMap::new();
+        for segment in segments.iter().filter(|segment| wanted.contains(&segment.client)) {
+            owned.entry(segment.client).or_default().push(segment);
+        }
+        // That a client has nothing rests on whatever took it away (INV-3).
+        let missing = owned.len() < wanted.len();
+        let mut depends_on = if missing { self.engine.settled() } else { SequenceId(0) };
+        let mut hosts: Vec<(Uuid, Vec<&[u8]>)> = Vec::with_capacity(owned.len());
         for client in wanted {
-            let owned: Vec<&Mounted> =
-                segments.iter().map(AsRef::as_ref).filter(|segment| segment.client == client).collect();
-            if owned.is_empty() {
-                continue;
-            }
+            let Some(owned) = owned.get(&client) else { continue };
             let endpoints = owned.iter().filter(|segment| !segment.te_endpoint.is_empty());
             let unique: BTreeSet<&[u8]> = endpoints.map(|segment| host(&segment.te_endpoint)).collect();
             depends_on = owned.iter().map(|segment| segment.last_record()).fold(depends_on, SequenceId::max);
@@ -176,7 +195,108 @@ fn host(endpoint: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use super::host;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::engine::Engine;
+    use crate::engine::rules::Rules;
+    use crate::engine::types::LogTime;
+    use crate::master::clock::Clock;
+    use crate::master::handlers::Told;
+    use crate::master::liveness::{Liveness, MAX_CLIENTS};
+    use crate::master::metrics::Metrics;
+    use crate::wire::functions::rpc;
+    use crate::wire::server::Outcome;
+
+    const A: Uuid = Uuid { first: 1, second: 1 };
+    const B: Uuid = Uuid { first: 2, second: 2 };
+
+    fn handlers() -> Handlers {
+        Handlers {
+            engine: Arc::new(Engine::new(Rules::default())),
+            clock: Clock::start(),
+            liveness: Arc::new(Liveness::new(10_000)),
+            metrics: Metrics::new(),
+            told: Told {
+                fsdir: Vec::new(),
+                enable_disk_eviction: false,
+                quota_bytes: 0,
+                max_retry_attempts: 0,
+            },
+        }
+    }
+
+    fn memory(id: Uuid) -> Segment<'static> {
+        Segment {
+            id,
+            name: b"segment",
+            base: id.first << 32,
+            size: 1 << 20,
+            te_endpoint: b"10.0.0.1:7001",
+            protocol: b"tcp",
+            host_id: b"host",
+        }
+    }
+
+    fn rests_on(handled: &Handled) -> u64 {
+        match handled.outcome {
+            Outcome::Ready { depends_on } => depends_on,
+            _ => panic!("not answered at once"),
+        }
+    }
+
+    #[test]
+    fn that_a_client_has_no_address_rests_on_what_took_it_away() {
+        let handlers = handlers();
+        for (nth, client) in [A, B].into_iter().enumerate() {
+            let segment = memory(Uuid { first: 1 + nth as u64, second: 9 });
+            let mount = MountSegmentRequest { segment, client_id: client };
+            handlers.mount_segment::<rpc::MountSegment>(mount, &mut Vec::new());
+        }
+        let both = handlers.batch_query_ip::<rpc::BatchQueryIp>(vec![A, B, A], &mut Vec::new());
+        assert_eq!(rests_on(&both), 2);
+        handlers.engine.sequencer(LogTime(0)).expire_client(B);
+        for wanted in [vec![A, B], vec![B]] {
+            let told = handlers.batch_query_ip::<rpc::BatchQueryIp>(wanted, &mut Vec::new());
+            assert_eq!(rests_on(&told), 3, "INV-3");
+        }
+        // Whoever is there does not depend on others.
+        let one = handlers.batch_query_ip::<rpc::BatchQueryIp>(vec![A], &mut Vec::new());
+        assert_eq!(rests_on(&one), 1);
+        let unknown = handlers.query_segment_status_by_id::<rpc::QuerySegmentStatusById>(B, &mut Vec::new());
+        assert_eq!(rests_on(&unknown), 3, "INV-3");
+    }
+
+    #[test]
+    fn a_client_that_nobody_would_miss_is_refused() {
+        let handlers = handlers();
+        let now = handlers.now();
+        for first in 0..MAX_CLIENTS as u64 {
+            assert!(handlers.liveness.heard(Uuid { first, second: 3 }, now));
+        }
+        let bytes = |answer: Result<(), ErrorCode>| {
+            let mut out = Vec::new();
+            encode_response::<rpc::MountSegment, _>(&answer, &mut out);
+            out
+        };
+        let refused = bytes(Err(ErrorCode::INTERNAL_ERROR));
+        let mut out = Vec::new();
+        let mount = MountSegmentRequest { segment: memory(A), client_id: A };
+        handlers.mount_segment::<rpc::MountSegment>(mount, &mut out);
+        assert_eq!(out, refused);
+        out.clear();
+        let remount = ReMountSegmentRequest { segments: vec![memory(A)], client_id: A };
+        handlers.remount_segment::<rpc::ReMountSegment>(remount, &mut out);
+        assert_eq!(out, refused);
+        assert!(handlers.engine.segments().is_empty());
+        assert_eq!(handlers.engine.is_joined(A).result, Ok(false));
+        // Those that are known are served.
+        out.clear();
+        let known = Uuid { first: 0, second: 3 };
+        let remount = ReMountSegmentRequest { segments: vec![memory(A)], client_id: known };
+        handlers.remount_segment::<rpc::ReMountSegment>(remount, &mut out);
+        assert_eq!(out, bytes(Ok(())));
+    }
 
     #[test]
     fn hosts_of_endpoints() {
