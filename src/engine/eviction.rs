@@ -2,8 +2,8 @@
 //!
 //! Objects that could be evicted are kept in order of lease (in small steps) and id, so that finding the next victims
 //! costs as much as there are victims, however many objects there are. An object that is being written, hard-pinned or
-//! being copied is not in the index at all. Groups go whole or not at all: a group stands in the index once, at the
-//! place of its last member, and only while all its members could go.
+//! being copied is not in the index at all. Groups go whole or not at all: a group stands in the index once, with the
+//! last of its members' leases and the last of their ids, and only while all its members could go.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,6 +6,7 @@ use super::settle::Fate;
 use crate::engine::core::{Core, Processing};
 use crate::engine::digest;
 use crate::engine::doubts::BrokenChain;
+use crate::engine::group::Membership;
 use crate::engine::object::{Object, Replica, ReplicaId, ReplicaStatus, Replicas};
 use crate::engine::record::{EvictRule, LeaseBucket, ObjectRef, Place, SoftPin, Start};
 use crate::engine::shard::{Handle, Key};
@@ -247,7 +248,7 @@ impl Sequencer<'_> {
             let objects = self.engine.shards[handle.shard()].objects.read();
             let Some(object) = objects.at(handle.slot()) else { continue };
             // A whole step has ended for all in it; of the step under way only some have.
-            if bucket > ended && object.replicated_lease > at {
+            if bucket > ended && self.core.lease_of(object) > at {
                 continue;
             }
             self.core.with_group(object, &mut victims);
@@ -306,12 +307,23 @@ impl Core {
         Some(Replica::reserved(Arc::clone(&mounted.segment), place.offset, id))
     }
 
-    /// Adds an object to a list of victims, and with it the rest of its group if it stands for one.
-    pub(in crate::engine) fn with_group(&self, object: &Object, victims: &mut Vec<ObjectId>) {
-        let alone = object.soft_pin_until() != LogTime(0);
-        match object.group().filter(|_| !alone).and_then(|group| self.groups.get(&group.id)) {
-            Some((_, membership)) => victims.extend(membership.members.iter()),
-            None => victims.push(object.id),
+    /// The group that this candidate for eviction stands for. One with a soft pin stands alone.
+    fn group_of(&self, candidate: &Object) -> Option<&Membership> {
+        let alone = candidate.soft_pin_until() != LogTime(0);
+        let group = candidate.group().filter(|_| !alone)?;
+        self.groups.get(&group.id).map(|(_, membership)| membership)
+    }
+
+    /// The replicated lease of a candidate for eviction, or of the group that it stands for.
+    pub(in crate::engine) fn lease_of(&self, candidate: &Object) -> LogTime {
+        self.group_of(candidate).map_or(candidate.replicated_lease, Membership::lease)
+    }
+
+    /// Adds a candidate to a list of victims, and with it the rest of the group that it stands for.
+    pub(in crate::engine) fn with_group(&self, candidate: &Object, victims: &mut Vec<ObjectId>) {
+        match self.group_of(candidate) {
+            Some(membership) => victims.extend(membership.members.iter()),
+            None => victims.push(candidate.id),
         }
     }
 }

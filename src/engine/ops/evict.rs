@@ -93,7 +93,8 @@ impl Sequencer<'_> {
     /// Candidates whose live lease is longer than what is replicated get that written down first, so that the rule
     /// does not name them on any replica. The rest are marked before the record is made: from then on no reader is
     /// promised them. A promise that is over moves its object to a later place when it is written down, unmarked: the
-    /// rule stops before that place, or it would name an object that a reader may have been promised meanwhile.
+    /// rule stops before that place, or it would name an object that a reader may have been promised meanwhile. Never to
+    /// an earlier one: the id stays, also that of a group, and a lease only grows.
     fn evict_some(&mut self, want: u64, order: Order) -> (usize, usize) {
         let soft_pinned = order.soft_pinned;
         let want = want.min(MAX_VICTIMS as u64) as usize;
@@ -115,7 +116,7 @@ impl Sequencer<'_> {
             let mut members = Vec::new();
             let ended = self.view(handle, |object| {
                 self.core.with_group(object, &mut members);
-                object.replicated_lease <= ended_by
+                self.core.lease_of(object) <= ended_by
             });
             if ended != Some(true) {
                 continue;
