@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use engine::{Chance, Pair, end, mount, plain, present, put, read, remove, start, uuid};
+use moonkeeper::engine::eviction::MAX_VICTIMS;
 use moonkeeper::engine::ops::WriteConfig;
 use moonkeeper::engine::record::{DynamicLease, LeaseBucket, Record, SoftPin};
 use moonkeeper::engine::rules::Rules;
@@ -331,6 +332,42 @@ fn a_group_that_is_spared_is_not_named_by_the_rule() {
     told.set(Arc::downgrade(&engine)).unwrap();
     assert_eq!(engine.evict(LogTime(7_000)), 1);
     assert!(present(&engine, "newer") && present(&engine, "older"), "promised at 7000 and gone (INV-7)");
+}
+
+/// However many soft pins have ended, a record takes a bounded number off, and eviction finds all of them in the end.
+#[test]
+fn ended_soft_pins_are_taken_off_in_bounded_steps() {
+    const PINS: u64 = 10_000;
+    for expired in [false, true] {
+        let mut pair = Pair::new(eager(1.0));
+        mount(&pair.primary, 1, 1, HUGE, 1);
+        (0..PINS).for_each(|n| put(&pair.primary, &format!("key-{n}"), 64, &pinned_for(1_000 + n % 7), 100));
+        put(&pair.primary, "kept", 64, &pinned_for(1_000_000), 100);
+        pair.begin(LogTime(3_000), 0);
+        let engine = &pair.primary;
+        let now = LogTime(10_000);
+        let evicted = if expired { engine.evict_expired(now) } else { engine.evict(now) };
+        assert!(present(engine, "kept"));
+        assert_eq!(evicted, PINS, "expired: {expired}");
+        let most = pair.written(|log| log.most_pins_ended);
+        assert!((1..=MAX_VICTIMS as u64).contains(&most), "expired: {expired}: {most} pins by one record");
+        pair.assert_same(&format!("expired: {expired}"));
+    }
+}
+
+/// More than one record should evict, but a group goes whole or not at all.
+#[test]
+fn a_group_larger_than_a_record_should_evict_goes_by_one() {
+    let members = 2 * MAX_VICTIMS + 10;
+    let pair = Pair::new(eager(0.01));
+    let engine = &pair.primary;
+    mount(engine, 1, 1, HUGE, 1);
+    (0..members).for_each(|number| put(engine, &format!("key-{number}"), 64, &in_group("group"), 100));
+    (0..10).for_each(|number| put(engine, &format!("later-{number}"), 64, &plain(), 1_000));
+    assert_eq!(engine.evict(LogTime(10_000)), members as u64);
+    assert_eq!(pair.written(|log| log.evictions), 1);
+    assert_eq!(engine.len(), 10);
+    pair.assert_same("in the end");
 }
 
 /// Readers and removals at the same time: whoever is promised an object has it until the promise ends.

@@ -226,7 +226,8 @@ impl Sequencer<'_> {
                 Counts::add(&self.engine.counts.evicted_bytes, bytes);
             }
         }
-        // After the victims: whoever made the rule has not looked at these yet.
+        // After the victims: whoever made the rule has not looked at these yet. A bounded number: a primary that finds
+        // more writes one record after the other.
         for object in self.core.eviction.soft_pins_ended(at) {
             if let Some(handle) = self.engine.handle(&self.core, object) {
                 self.alter(handle, None, |object, _| object.extra_mut().soft_pin_until = LogTime(0));
