@@ -10,7 +10,6 @@ use super::object::Replicas;
 use super::segment::Segment;
 use super::shard::KeyHash;
 use super::state::Sequencer;
-use super::task::TaskStatus;
 use super::types::{LogTime, SegmentNumber, SequenceId};
 
 /// What the objects add up to.
@@ -145,11 +144,7 @@ impl Sequencer<'_> {
         for (key, (value, _)) in self.engine.metadata.read().iter() {
             sums.digest.add(digest::metadata(key, value));
         }
-        let open = core
-            .tasks
-            .iter()
-            .filter(|task| matches!(task.status, TaskStatus::Pending | TaskStatus::Processing));
-        open.for_each(|task| sums.digest.add(digest::task(task)));
+        core.tasks.iter().for_each(|task| sums.digest.add(digest::task(task)));
         sums
     }
 }

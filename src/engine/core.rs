@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::client::Writers;
-use super::digest::Digest;
+use super::digest::{self, Digest};
 use super::doubts::Doubts;
 use super::eviction::EvictionIndex;
 use super::extents::Extents;
@@ -70,7 +70,7 @@ pub struct Core {
     pub tasks: Tasks,
     /// Bytes of keys and values of the metadata server.
     pub metadata_bytes: usize,
-    /// The sum over all replicated items.
+    /// The sum over all replicated items that come and go; see [`Core::digest`].
     pub digest: Digest,
     /// Records that could not be applied to an object, which was dropped.
     pub faults: u64,
@@ -88,6 +88,14 @@ pub struct Hint {
 }
 
 impl Core {
+    /// The sum over all that is replicated.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        let mut sum = self.digest;
+        sum.add(digest::next_segment(self.next_segment));
+        sum
+    }
+
     /// What is known of this object, if it was the last to be looked at.
     #[must_use]
     pub fn hinted(&self, id: ObjectId) -> Option<Hint> {

@@ -196,7 +196,7 @@ impl Sequencer<'_> {
     /// The sum over all replicated items.
     #[must_use]
     pub fn digest(&self) -> Digest {
-        self.core.digest
+        self.core.digest()
     }
 
     /// Numbers for metrics, all of the same moment.
@@ -205,7 +205,7 @@ impl Sequencer<'_> {
         let discarded = self.core.discarded.values().map(|bytes| bytes.size * bytes.replicas.len() as u64);
         Reading {
             sequence_id: self.core.last,
-            digest: self.core.digest,
+            digest: self.core.digest(),
             discarded_bytes: discarded.sum(),
             tasks_pending: self.core.tasks.pending_len(),
             tasks_processing: self.core.tasks.processing_len(),

@@ -103,8 +103,8 @@ impl Restore {
             Counts::add(&engine.counts.allocated, mounted.extents.used_bytes());
             Counts::add(&engine.counts.capacity, size);
         }
-        if core.digest != said {
-            return Err(SnapshotError::Digest { found: core.digest, said });
+        if core.digest() != said {
+            return Err(SnapshotError::Digest { found: core.digest(), said });
         }
         for number in sequencer.open_segments() {
             let segment = sequencer.core.segments.get(&number).map(|mounted| mounted.segment.clone());
@@ -300,10 +300,8 @@ impl Restore {
         };
         let core = &mut *self.sequencer().core;
         let (id, updated, record) = (task.id, task.updated, task.last_record);
+        core.digest.add(digest::task(&task));
         let (status, message) = (task.status, std::mem::take(&mut task.message));
-        if matches!(status, TaskStatus::Pending | TaskStatus::Processing) {
-            core.digest.add(digest::task(&task));
-        }
         task.status = TaskStatus::Pending;
         core.tasks.insert(task);
         match status {
