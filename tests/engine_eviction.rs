@@ -370,6 +370,27 @@ fn a_group_larger_than_a_record_should_evict_goes_by_one() {
     pair.assert_same("in the end");
 }
 
+/// Sizes that no machine has, but that a client can name.
+#[test]
+fn absurd_sizes_are_counted_without_a_panic() {
+    const ABSURD: u64 = 3 << 62;
+    let pair = Pair::new(Rules { release_timeout: 1_000, ..eager(1.0) });
+    let engine = &pair.primary;
+    (1..=2).for_each(|number| mount(engine, number, 1, ABSURD, 1));
+    let twice = WriteConfig { replicas: 2, ..plain() };
+    put(engine, "key", ABSURD, &twice, 100);
+    assert_eq!(engine.evict(LogTime(10_000)), 1);
+    start(engine, "key", ABSURD, &twice, 20_000).unwrap();
+    assert_eq!(
+        engine.sequencer(LogTime(20_000)).upsert_start(uuid(1), b"key", 64, &plain()).result.err(),
+        Some(ErrorCode::NO_AVAILABLE_HANDLE)
+    );
+    assert_eq!(engine.sequencer(LogTime(20_000)).reading().discarded_bytes, u64::MAX);
+    engine.upkeep(LogTime(100_000));
+    assert_eq!(engine.sequencer(LogTime(100_000)).reading().discarded_bytes, 0);
+    pair.assert_same("in the end");
+}
+
 /// Readers and removals at the same time: whoever is promised an object has it until the promise ends.
 #[test]
 fn a_reader_that_races_a_removal_keeps_what_it_was_promised() {

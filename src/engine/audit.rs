@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-use super::core::Mounted;
+use super::core::{Discarded, Mounted};
 use super::digest::{self, Digest};
 use super::extents::Extents;
 use super::object::Replicas;
@@ -64,6 +64,8 @@ impl Sequencer<'_> {
         expect("evictable objects", core.evictable as u64, sums.evictable as u64);
         expect("copies and moves", core.replications.len() as u64, sums.replicating as u64);
         expect("releases", core.releases.len() as u64, core.discarded.len() as u64);
+        let discarded: u128 = core.discarded.values().map(Discarded::bytes).sum();
+        expect("discarded bytes are the sum of all", u64::from(core.discarded_bytes == discarded), 1);
         expect("groups", core.groups.len() as u64, sums.groups.len() as u64);
         for (name, (_, membership)) in &core.groups {
             let made = sums.groups.get(name).copied().unwrap_or_default();
@@ -72,8 +74,8 @@ impl Sequencer<'_> {
         let (mut capacity, mut allocated) = (0, 0);
         for (number, mounted) in &core.segments {
             let taken = sums.taken.get(number).map(Vec::as_slice).unwrap_or_default();
-            capacity += mounted.segment.size;
-            allocated += mounted.extents.used_bytes();
+            capacity = u64::wrapping_add(capacity, mounted.segment.size);
+            allocated = u64::wrapping_add(allocated, mounted.extents.used_bytes());
             expect("used bytes of a segment", mounted.segment.used(), mounted.extents.used_bytes());
             match Extents::rebuild(mounted.extents.size(), taken.iter().copied()) {
                 Ok(made) => {

@@ -56,6 +56,8 @@ pub struct Core {
     pub processing: BTreeMap<ObjectId, Processing>,
     /// Bytes that somebody may still be using, by the record that discarded them.
     pub discarded: BTreeMap<SequenceId, Discarded>,
+    /// How many bytes these are together.
+    pub discarded_bytes: u128,
     /// When discarded bytes are free, soonest first.
     pub releases: BTreeSet<(LogTime, SequenceId)>,
     /// Copies and moves under way, oldest first.
@@ -132,6 +134,14 @@ pub struct Discarded {
     pub size: u64,
     /// Where they are.
     pub replicas: Replicas,
+}
+
+impl Discarded {
+    /// The bytes of all replicas. Sizes come from outside, and two of them may be more than a word can tell.
+    #[must_use]
+    pub fn bytes(&self) -> u128 {
+        u128::from(self.size) * self.replicas.len() as u128
+    }
 }
 
 /// A small source of chance.

@@ -145,6 +145,7 @@ impl Sequencer<'_> {
         let engine = self.engine;
         let core = &mut *self.core;
         if let Some(discarded) = core.discarded.remove(&reservation) {
+            core.discarded_bytes -= discarded.bytes();
             core.releases.remove(&(discarded.release_at, reservation));
             core.digest.subtract(digest::discarded(reservation, &discarded));
             for replica in &discarded.replicas {
@@ -221,7 +222,7 @@ impl Sequencer<'_> {
     pub(super) fn apply_evict(&mut self, id: SequenceId, at: LogTime, rule: &EvictRule) {
         for victim in self.victims(rule, at) {
             if let Some(handle) = self.engine.handle(&self.core, victim) {
-                let bytes = self.size_of(handle);
+                let bytes = self.bytes_of(handle);
                 self.unsettle(handle, id, Fate::Free);
                 Counts::add(&self.engine.counts.evicted_bytes, bytes);
             }
@@ -235,9 +236,10 @@ impl Sequencer<'_> {
         }
     }
 
-    fn size_of(&self, handle: Handle) -> u64 {
+    fn bytes_of(&self, handle: Handle) -> u64 {
         let objects = self.engine.shards[handle.shard()].objects.read();
-        objects.at(handle.slot()).map_or(0, |object| object.size * object.replicas().count() as u64)
+        let bytes = |object: &Object| object.size.saturating_mul(object.replicas().count() as u64);
+        objects.at(handle.slot()).map_or(0, bytes)
     }
 
     /// The victims of a rule at `at`: a function of the replicated state, the rule and the time.

@@ -276,10 +276,7 @@ impl Restore {
         let mut places = Places { core: &sequencer.core, gone: &self.gone, taken: &mut self.taken };
         let replicas = places.read(from, ObjectId(record.0), size)?;
         let bytes = Discarded { release_at, size, replicas: replicas.into() };
-        let core = &mut *sequencer.core;
-        core.digest.add(digest::discarded(record, &bytes));
-        core.releases.insert((release_at, record));
-        core.discarded.insert(record, bytes);
+        sequencer.core.keep_discarded(record, bytes);
         Ok(())
     }
 
