@@ -370,6 +370,31 @@ fn a_group_larger_than_a_record_should_evict_goes_by_one() {
     pair.assert_same("in the end");
 }
 
+/// What the reference does: `tests/differential/test_pushed_aside.py`.
+#[test]
+fn a_soft_pin_outlives_a_write_that_is_pushed_aside() {
+    for size in [64, 128] {
+        let pair = Pair::new(Rules { evict_soft_pinned: false, ..eager(1.0) });
+        let engine = &pair.primary;
+        mount(engine, 1, 1, HUGE, 1);
+        let hard = WriteConfig { hard_pin: true, ..plain() };
+        for (key, config) in [("soft", pinned_for(1_000_000)), ("grouped", in_group("group")), ("hard", hard)]
+        {
+            put(engine, key, 64, &config, 100);
+            for size in [size, 64] {
+                let mut sequencer = engine.sequencer(LogTime(200));
+                sequencer.upsert_start(uuid(1), key.as_bytes(), size, &plain()).result.unwrap();
+            }
+            end(engine, key, 300).unwrap();
+        }
+        let group = engine.peek(b"grouped", |object| object.group().is_some()).result;
+        assert_eq!(group, Ok(false), "a group has to be named again");
+        assert_eq!(engine.evict(LogTime(10_000)), 2, "size {size}");
+        assert!(present(engine, "soft"), "size {size}");
+        pair.assert_same(&format!("size {size}"));
+    }
+}
+
 /// Sizes that no machine has, but that a client can name.
 #[test]
 fn absurd_sizes_are_counted_without_a_panic() {
