@@ -4,14 +4,16 @@ mod engine;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use engine::{Chance, Pair, end, mount, plain, present, put, read, remove, start, uuid};
-use moonkeeper::engine::Engine;
+use moonkeeper::engine::eviction::MAX_VICTIMS;
 use moonkeeper::engine::ops::WriteConfig;
-use moonkeeper::engine::record::{DynamicLease, LeaseBucket, SoftPin};
+use moonkeeper::engine::record::{DynamicLease, LeaseBucket, Record, SoftPin};
 use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::shard::SHARDS;
-use moonkeeper::engine::types::{ErrorCode, LogTime, ObjectId};
+use moonkeeper::engine::types::{ErrorCode, LogTime, ObjectId, SequenceId};
+use moonkeeper::engine::{Engine, Log};
 
 /// Evicts whenever it is asked to, this share of the objects.
 fn eager(share: f64) -> Rules {
@@ -281,6 +283,139 @@ fn what_is_lost_with_its_segment_does_not_hold_readers_up() {
     pair.assert_same("in the end");
 }
 
+/// Reads a key whenever promises are written down: between the look at a candidate and the rule that evicts.
+#[derive(Debug)]
+struct ReadsInBetween {
+    engine: Arc<OnceLock<Weak<Engine>>>,
+    key: &'static str,
+    at: u64,
+}
+
+impl Log for ReadsInBetween {
+    fn append(&self, _: SequenceId, _: LogTime, record: &Record<'_>) {
+        let engine = self.engine.get().and_then(Weak::upgrade);
+        if let (Record::RenewLeases { .. }, Some(engine)) = (record, engine) {
+            read(&engine, self.key, self.at).unwrap();
+        }
+    }
+}
+
+/// Two members of a group with a lone object between them, all in one step of the order of eviction. The older member
+/// was read again a little later, which no record says yet: when that is written down, the older member is the one
+/// whose lease is the last of the group.
+fn group_around_another(engine: &Engine) {
+    mount(engine, 1, 1, HUGE, 1);
+    put(engine, "older", 64, &in_group("group"), 100);
+    put(engine, "between", 64, &plain(), 100);
+    put(engine, "newer", 64, &in_group("group"), 100);
+    for (key, at) in [("between", 5_340), ("older", 5_341), ("newer", 5_350)] {
+        read(engine, key, at).unwrap();
+    }
+    engine.replicate_leases(LogTime(5_360));
+    read(engine, "older", 5_390).unwrap();
+}
+
+/// A group that was spared was once named by the rule all the same: it stood at the place of the member with the last
+/// lease, which may be an older one than before.
+#[test]
+fn a_group_that_is_spared_is_not_named_by_the_rule() {
+    let pair = Pair::new(eager(0.5));
+    let engine = &pair.primary;
+    group_around_another(engine);
+    assert_eq!(engine.evict(LogTime(7_000)), 3, "the group went unseen");
+    pair.assert_same("in the end");
+
+    let told = Arc::new(OnceLock::new());
+    let reader = ReadsInBetween { engine: Arc::clone(&told), key: "newer", at: 7_000 };
+    let engine = Arc::new(Engine::with_log(eager(0.5), Box::new(reader)));
+    group_around_another(&engine);
+    told.set(Arc::downgrade(&engine)).unwrap();
+    assert_eq!(engine.evict(LogTime(7_000)), 1);
+    assert!(present(&engine, "newer") && present(&engine, "older"), "promised at 7000 and gone (INV-7)");
+}
+
+/// However many soft pins have ended, a record takes a bounded number off, and eviction finds all of them in the end.
+#[test]
+fn ended_soft_pins_are_taken_off_in_bounded_steps() {
+    const PINS: u64 = 10_000;
+    for expired in [false, true] {
+        let mut pair = Pair::new(eager(1.0));
+        mount(&pair.primary, 1, 1, HUGE, 1);
+        (0..PINS).for_each(|n| put(&pair.primary, &format!("key-{n}"), 64, &pinned_for(1_000 + n % 7), 100));
+        put(&pair.primary, "kept", 64, &pinned_for(1_000_000), 100);
+        pair.begin(LogTime(3_000), 0);
+        let engine = &pair.primary;
+        let now = LogTime(10_000);
+        let evicted = if expired { engine.evict_expired(now) } else { engine.evict(now) };
+        assert!(present(engine, "kept"));
+        assert_eq!(evicted, PINS, "expired: {expired}");
+        let most = pair.written(|log| log.most_pins_ended);
+        assert!((1..=MAX_VICTIMS as u64).contains(&most), "expired: {expired}: {most} pins by one record");
+        pair.assert_same(&format!("expired: {expired}"));
+    }
+}
+
+/// More than one record should evict, but a group goes whole or not at all.
+#[test]
+fn a_group_larger_than_a_record_should_evict_goes_by_one() {
+    let members = 2 * MAX_VICTIMS + 10;
+    let pair = Pair::new(eager(0.01));
+    let engine = &pair.primary;
+    mount(engine, 1, 1, HUGE, 1);
+    (0..members).for_each(|number| put(engine, &format!("key-{number}"), 64, &in_group("group"), 100));
+    (0..10).for_each(|number| put(engine, &format!("later-{number}"), 64, &plain(), 1_000));
+    assert_eq!(engine.evict(LogTime(10_000)), members as u64);
+    assert_eq!(pair.written(|log| log.evictions), 1);
+    assert_eq!(engine.len(), 10);
+    pair.assert_same("in the end");
+}
+
+/// What the reference does: `tests/differential/test_pushed_aside.py`.
+#[test]
+fn a_soft_pin_outlives_a_write_that_is_pushed_aside() {
+    for size in [64, 128] {
+        let pair = Pair::new(Rules { evict_soft_pinned: false, ..eager(1.0) });
+        let engine = &pair.primary;
+        mount(engine, 1, 1, HUGE, 1);
+        let hard = WriteConfig { hard_pin: true, ..plain() };
+        for (key, config) in [("soft", pinned_for(1_000_000)), ("grouped", in_group("group")), ("hard", hard)]
+        {
+            put(engine, key, 64, &config, 100);
+            for size in [size, 64] {
+                let mut sequencer = engine.sequencer(LogTime(200));
+                sequencer.upsert_start(uuid(1), key.as_bytes(), size, &plain()).result.unwrap();
+            }
+            end(engine, key, 300).unwrap();
+        }
+        let group = engine.peek(b"grouped", |object| object.group().is_some()).result;
+        assert_eq!(group, Ok(false), "a group has to be named again");
+        assert_eq!(engine.evict(LogTime(10_000)), 2, "size {size}");
+        assert!(present(engine, "soft"), "size {size}");
+        pair.assert_same(&format!("size {size}"));
+    }
+}
+
+/// Sizes that no machine has, but that a client can name.
+#[test]
+fn absurd_sizes_are_counted_without_a_panic() {
+    const ABSURD: u64 = 3 << 62;
+    let pair = Pair::new(Rules { release_timeout: 1_000, ..eager(1.0) });
+    let engine = &pair.primary;
+    (1..=2).for_each(|number| mount(engine, number, 1, ABSURD, 1));
+    let twice = WriteConfig { replicas: 2, ..plain() };
+    put(engine, "key", ABSURD, &twice, 100);
+    assert_eq!(engine.evict(LogTime(10_000)), 1);
+    start(engine, "key", ABSURD, &twice, 20_000).unwrap();
+    assert_eq!(
+        engine.sequencer(LogTime(20_000)).upsert_start(uuid(1), b"key", 64, &plain()).result.err(),
+        Some(ErrorCode::NO_AVAILABLE_HANDLE)
+    );
+    assert_eq!(engine.sequencer(LogTime(20_000)).reading().discarded_bytes, u64::MAX);
+    engine.upkeep(LogTime(100_000));
+    assert_eq!(engine.sequencer(LogTime(100_000)).reading().discarded_bytes, 0);
+    pair.assert_same("in the end");
+}
+
 /// Readers and removals at the same time: whoever is promised an object has it until the promise ends.
 #[test]
 fn a_reader_that_races_a_removal_keeps_what_it_was_promised() {
@@ -292,7 +427,15 @@ fn a_reader_that_races_a_removal_keeps_what_it_was_promised() {
         let pair = Pair::new(Rules { lease_ttl: TTL, ..eager(0.3) });
         let engine = &pair.primary;
         mount(engine, 1, 1, HUGE, 1);
-        (0..KEYS).for_each(|number| put(engine, &format!("key-{number}"), 64, &plain(), 100 + number / 10));
+        let groups: Vec<String> = (0..KEYS / 30).map(|number| format!("group-{number}")).collect();
+        // A third are in groups, whose members lie among the others.
+        let config = |number: u64| match number % 3 {
+            0 => in_group(&groups[(number / 3) as usize % groups.len()]),
+            _ => plain(),
+        };
+        for number in 0..KEYS {
+            put(engine, &format!("key-{number}"), 64, &config(number), 100 + number / 10);
+        }
         let clock = AtomicU64::new(1_000);
         let done = AtomicBool::new(false);
         let promises = AtomicU64::new(0);
@@ -342,7 +485,7 @@ fn a_reader_that_races_a_removal_keeps_what_it_was_promised() {
                         let key = format!("key-{number}");
                         if !present(engine, &key) {
                             let at = clock.load(Ordering::Acquire);
-                            let _ = start(engine, &key, 64, &plain(), at);
+                            let _ = start(engine, &key, 64, &config(number), at);
                             let _ = end(engine, &key, at);
                         }
                     }

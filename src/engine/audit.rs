@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use super::core::Mounted;
+use super::core::{Discarded, Mounted};
 use super::digest::{self, Digest};
 use super::extents::Extents;
 use super::object::Replicas;
@@ -12,7 +12,6 @@ use super::segment::Segment;
 use super::shard::KeyHash;
 use super::state::Sequencer;
 use super::strays::is_stray;
-use super::task::TaskStatus;
 use super::types::{LogTime, SegmentNumber, SequenceId};
 
 /// What the objects add up to.
@@ -76,6 +75,8 @@ impl Sequencer<'_> {
         expect("evictable objects", core.evictable as u64, sums.evictable as u64);
         expect("copies and moves", core.replications.len() as u64, sums.replicating as u64);
         expect("releases", core.releases.len() as u64, core.discarded.len() as u64);
+        let discarded: u128 = core.discarded.values().map(Discarded::bytes).sum();
+        expect("discarded bytes are the sum of all", u64::from(core.discarded_bytes == discarded), 1);
         expect("groups", core.groups.len() as u64, sums.groups.len() as u64);
         for (name, (_, membership)) in &core.groups {
             let made = sums.groups.get(name).copied().unwrap_or_default();
@@ -84,8 +85,8 @@ impl Sequencer<'_> {
         let (mut capacity, mut allocated) = (0, 0);
         for (number, mounted) in &core.segments {
             let taken = sums.taken.get(number).map(Vec::as_slice).unwrap_or_default();
-            capacity += mounted.segment.size;
-            allocated += mounted.extents.used_bytes();
+            capacity = u64::wrapping_add(capacity, mounted.segment.size);
+            allocated = u64::wrapping_add(allocated, mounted.extents.used_bytes());
             expect("used bytes of a segment", mounted.segment.used(), mounted.extents.used_bytes());
             let left_out = core.strays.left_out(&mounted.segment);
             let left_out = left_out.iter().map(|range| (range.start, range.end - range.start));
@@ -162,11 +163,7 @@ impl Sequencer<'_> {
         for (key, (value, _)) in self.engine.metadata.read().iter() {
             sums.digest.add(digest::metadata(key, value));
         }
-        let open = core
-            .tasks
-            .iter()
-            .filter(|task| matches!(task.status, TaskStatus::Pending | TaskStatus::Processing));
-        open.for_each(|task| sums.digest.add(digest::task(task)));
+        core.tasks.iter().for_each(|task| sums.digest.add(digest::task(task)));
         sums
     }
 }

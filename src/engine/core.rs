@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::atlas::Atlas;
 use super::client::Writers;
-use super::digest::Digest;
+use super::digest::{self, Digest};
 use super::doubts::Doubts;
 use super::eviction::EvictionIndex;
 use super::extents::Extents;
@@ -62,6 +62,8 @@ pub struct Core {
     pub processing: BTreeMap<ObjectId, Processing>,
     /// Bytes that somebody may still be using, by the record that discarded them.
     pub discarded: BTreeMap<SequenceId, Discarded>,
+    /// How many bytes these are together.
+    pub discarded_bytes: u128,
     /// When discarded bytes are free, soonest first.
     pub releases: BTreeSet<(LogTime, SequenceId)>,
     /// Copies and moves under way, oldest first.
@@ -76,7 +78,7 @@ pub struct Core {
     pub tasks: Tasks,
     /// Bytes of keys and values of the metadata server.
     pub metadata_bytes: usize,
-    /// The sum over all replicated items.
+    /// The sum over all replicated items that come and go; see [`Core::digest`].
     pub digest: Digest,
     /// Records that could not be applied to an object, which was dropped.
     pub faults: u64,
@@ -94,6 +96,14 @@ pub struct Hint {
 }
 
 impl Core {
+    /// The sum over all that is replicated.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        let mut sum = self.digest;
+        sum.add(digest::next_segment(self.next_segment));
+        sum
+    }
+
     /// What is known of this object, if it was the last to be looked at.
     #[must_use]
     pub fn hinted(&self, id: ObjectId) -> Option<Hint> {
@@ -130,6 +140,14 @@ pub struct Discarded {
     pub size: u64,
     /// Where they are.
     pub replicas: Replicas,
+}
+
+impl Discarded {
+    /// The bytes of all replicas. Sizes come from outside, and two of them may be more than a word can tell.
+    #[must_use]
+    pub fn bytes(&self) -> u128 {
+        u128::from(self.size) * self.replicas.len() as u128
+    }
 }
 
 /// A small source of chance.

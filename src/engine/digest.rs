@@ -11,6 +11,7 @@ use super::object::Object;
 use super::record::SoftPin;
 use super::reign::Reign;
 use super::shard::KeyHash;
+use super::task::Task;
 use super::types::{LogTime, ObjectId, SequenceId, Term, Uuid};
 
 /// A sum of item hashes. Items come and go in any order.
@@ -41,6 +42,7 @@ enum Kind {
     Metadata,
     Task,
     Reign,
+    NextSegment,
 }
 
 /// Two words at a time: multiply to 128 bits and fold, which spreads every input bit over the word. What went before
@@ -171,21 +173,43 @@ pub fn metadata(key: &[u8], value: &[u8]) -> u64 {
     hash(Kind::Metadata, &[xxh3_64(key), xxh3_64_with_seed(value, 1)])
 }
 
-/// The hash of a task that has not ended.
+/// The hash of a task, also of one that has ended: clients may ask how.
 #[must_use]
-pub fn task(task: &super::task::Task) -> u64 {
+pub fn task(task: &Task) -> u64 {
+    let Task {
+        id,
+        kind,
+        key,
+        tenant,
+        source,
+        targets,
+        client,
+        status,
+        created,
+        updated,
+        message,
+        last_record,
+    } = task;
     let words = [
-        task.id.first,
-        task.id.second,
-        task.client.first,
-        task.client.second,
-        task.kind as u64,
-        task.status as u64,
-        task.last_record.0,
-        xxh3_64(&task.key),
-        xxh3_64_with_seed(&task.source, 1),
+        id.first,
+        id.second,
+        client.first,
+        client.second,
+        *kind as u64,
+        *status as u64,
+        created.0,
+        updated.0,
+        last_record.0,
+        xxh3_64(key),
+        xxh3_64_with_seed(tenant, 1),
+        xxh3_64_with_seed(source, 2),
+        xxh3_64_with_seed(message, 3),
     ];
-    task.targets
-        .iter()
-        .fold(hash(Kind::Task, &words), |sum, target| hash(Kind::Task, &[sum, xxh3_64(target)]))
+    targets.iter().fold(hash(Kind::Task, &words), |sum, target| hash(Kind::Task, &[sum, xxh3_64(target)]))
+}
+
+/// The hash of the number that the next mount gets.
+#[must_use]
+pub fn next_segment(number: u32) -> u64 {
+    hash(Kind::NextSegment, &[number.into()])
 }

@@ -2,8 +2,8 @@
 //!
 //! Objects that could be evicted are kept in order of lease (in small steps) and id, so that finding the next victims
 //! costs as much as there are victims, however many objects there are. An object that is being written, hard-pinned or
-//! being copied is not in the index at all. Groups go whole or not at all: a group stands in the index once, at the
-//! place of its last member, and only while all its members could go.
+//! being copied is not in the index at all. Groups go whole or not at all: a group stands in the index once, with the
+//! last of its members' leases and the last of their ids, and only while all its members could go.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,12 @@ use roaring::RoaringTreemap;
 use super::record::{EvictRule, LeaseBucket};
 use super::types::{LogTime, ObjectId};
 
-/// At most so many victims of one record, so that nobody waits long for the sequencer.
+/// A record evicts no more once it has so many victims, so that nobody waits long for the sequencer. A group that is the
+/// last of them goes whole, whatever its size.
 pub const MAX_VICTIMS: usize = 4096;
+
+/// At most so many soft pins are taken off by one record, for the same reason. What a record means rests on this number.
+const MAX_PINS: usize = 4096;
 
 /// Who could be evicted, in order.
 #[derive(Debug, Default)]
@@ -162,9 +166,16 @@ impl EvictionIndex {
         order.iter(rule.up_to.0).take_while(|place| *place <= rule.up_to).collect()
     }
 
-    /// The objects whose soft pin has ended by `now`.
+    /// The objects whose soft pin has ended by `now`, those that ended first and no more than one record takes off.
     #[must_use]
     pub fn soft_pins_ended(&self, now: LogTime) -> Vec<ObjectId> {
-        self.soft_ends.iter().take_while(|(until, _)| *until <= now).map(|(_, id)| *id).collect()
+        let ended = self.soft_ends.iter().take_while(|(until, _)| *until <= now);
+        ended.map(|(_, id)| *id).take(MAX_PINS).collect()
+    }
+
+    /// Whether any soft pin has ended by `now`.
+    #[must_use]
+    pub fn has_soft_pins_ended(&self, now: LogTime) -> bool {
+        self.soft_ends.first().is_some_and(|(until, _)| *until <= now)
     }
 }

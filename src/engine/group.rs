@@ -59,19 +59,26 @@ pub struct Membership {
     pub objects: usize,
     /// Every member without a pin.
     pub members: BTreeSet<ObjectId>,
-    /// The members that could be evicted, by lease. The group is a candidate when this is all of them, at the place
-    /// of its last one.
+    /// The members that could be evicted, by lease. The group is a candidate when this is all of them.
     pub ready: BTreeSet<(LogTime, ObjectId)>,
 }
 
 impl Membership {
-    /// The group's standing in the order of eviction, or `None` while some member cannot go.
+    /// The group's standing in the order of eviction, or `None` while some member cannot go: with the lease that ends
+    /// last, under the name of its newest member. That is the same one whoever is promised, so a promise that is
+    /// written down moves a group only ever back in the order, as it does an object (INV-7).
     #[must_use]
     pub fn standing(&self) -> Option<Standing> {
         if self.ready.len() != self.members.len() {
             return None;
         }
-        let (lease, id) = *self.ready.last()?;
-        Some(Standing { bucket: LeaseBucket::of(lease), id, soft_pin_until: LogTime(0) })
+        let id = *self.members.last()?;
+        Some(Standing { bucket: LeaseBucket::of(self.lease()), id, soft_pin_until: LogTime(0) })
+    }
+
+    /// The replicated lease that ends last, of those who could go.
+    #[must_use]
+    pub fn lease(&self) -> LogTime {
+        self.ready.last().map_or(LogTime(0), |(lease, _)| *lease)
     }
 }

@@ -91,7 +91,8 @@ pub struct DynamicLease {
     pub epoch: u64,
 }
 
-/// The rule by which objects are evicted: a position in the order of eviction, and everything up to it goes.
+/// The rule by which objects are evicted: a position in the order of eviction, and everything up to it goes. After
+/// that, soft pins whose time has passed are taken off, a bounded number of them and the oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EvictRule {
     /// The last position that goes, in order of lease and id.

@@ -198,17 +198,16 @@ impl Sequencer<'_> {
     /// The sum over all replicated items.
     #[must_use]
     pub fn digest(&self) -> Digest {
-        self.core.digest
+        self.core.digest()
     }
 
     /// Numbers for metrics, all of the same moment.
     #[must_use]
     pub fn reading(&self) -> Reading {
-        let discarded = self.core.discarded.values().map(|bytes| bytes.size * bytes.replicas.len() as u64);
         Reading {
             sequence_id: self.core.last,
-            digest: self.core.digest,
-            discarded_bytes: discarded.sum(),
+            digest: self.core.digest(),
+            discarded_bytes: u64::try_from(self.core.discarded_bytes).unwrap_or(u64::MAX),
             writing: self.core.processing.len(),
             tasks_pending: self.core.tasks.pending_len(),
             tasks_processing: self.core.tasks.processing_len(),

@@ -156,13 +156,15 @@ impl Tasks {
         }
     }
 
-    /// Forgets the oldest ended tasks beyond `keep`.
-    pub(super) fn forget_finished(&mut self, keep: usize) {
+    /// Forgets the oldest ended task if there are more than `keep`.
+    pub(super) fn forget_finished(&mut self, keep: usize) -> Option<Task> {
         while self.finished.len() > keep {
-            if let Some(id) = self.finished.pop_front() {
-                self.all.remove(&id);
+            let forgotten = self.finished.pop_front().and_then(|id| self.all.remove(&id));
+            if forgotten.is_some() {
+                return forgotten;
             }
         }
+        None
     }
 
     fn leave_queues(&mut self, id: Uuid) {

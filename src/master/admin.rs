@@ -131,8 +131,9 @@ impl AdminView for Admin {
         });
         for segment in engine.segments() {
             let entry = names.entry(text(&segment.name)).or_default();
-            entry.0 += segment.used();
-            entry.1 += segment.size;
+            // Clients name the sizes, and a few absurd ones are more than a word can tell.
+            entry.0 = entry.0.saturating_add(segment.used());
+            entry.1 = entry.1.saturating_add(segment.size);
         }
         let counts = &engine.counts;
         let reading = engine.sequencer(LogTime(0)).reading();

@@ -89,6 +89,14 @@ DELIBERATE = [
         "writes-into-unmounted-memory",
         "memory that is mounted again leaves out what a writer from before may still be writing to",
     ),
+    Deliberate(
+        "overlapping-memory",
+        "no byte of an endpoint is given out twice: one client's overlap is refused, another's replaces what is there",
+    ),
+    Deliberate(
+        "many-preferred-segments",
+        "more than 1,024 preferred segments are refused: all are looked for while everybody else waits",
+    ),
 ]
 
 

@@ -249,3 +249,32 @@ def test_writes_into_unmounted_memory(scenario):
         assert all(answer == Err(-704) for answer in answers(s, "PutRevoke", A, "k", ALL, TENANT))
         _, *ours = answers(s, "PutStart", A, "at last", most, config(), TENANT)
         assert all(isinstance(answer, Ok) for answer in ours)
+
+
+def test_overlapping_memory(scenario):
+    """One client's is a mistake; another client's is what a dead process left behind."""
+    with scenario() as s:
+        s.mount(1)
+        s.put(A, "k")
+        again = segment_message(1, identity=(8, 8), name="again", base=0x1_0000_0000 + MIB)
+        reference, *ours = answers(s, "MountSegment", again, A)
+        assert reference == Ok(None)
+        assert all(answer == Err(-600) for answer in ours)
+        assert all(answer == Ok(None) for answer in answers(s, "MountSegment", again, B))
+        reference, *ours = answers(s, "GetReplicaList", "k", TENANT)
+        assert isinstance(reference, Ok)
+        assert all(answer == Err(-704) for answer in ours)
+
+
+def test_many_preferred_segments(scenario):
+    with scenario() as s:
+        s.mount(1)
+        names = [f"seg{number}" for number in range(1, 1025)]
+        s("PutStart", A, "at the limit", 10, config(preferred=names), TENANT)
+        wide = config(preferred=[*names, "one more"])
+        reference, *ours = answers(s, "PutStart", A, "k", 10, wide, TENANT)
+        assert isinstance(reference, Ok)
+        assert all(answer == Err(-600) for answer in ours)
+        reference, *ours = answers(s, "BatchUpsertStart", A, ["a", "b"], [10, 10], wide, TENANT)
+        assert all(isinstance(item, Ok) for item in reference)
+        assert all(answer == [Err(-600)] * 2 for answer in ours)

@@ -1,6 +1,7 @@
 //! A primary, and a mirror that applies every record of it at once and can take over.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use moonkeeper::engine::bounds::MAX_RECORD;
@@ -34,6 +35,8 @@ pub struct Written {
     pub renewals: usize,
     /// How many records that evict.
     pub evictions: usize,
+    /// The most soft pins that one record took off.
+    pub most_pins_ended: u64,
 }
 
 /// Applies what it is told to the other one; records have no gaps, fit into a batch, and time does not go back.
@@ -57,7 +60,10 @@ impl Log for Mirroring {
         }
         let other = self.other.lock().upgrade();
         if let Some(other) = other {
+            let pinned = || other.counts.soft_pinned.load(Ordering::Relaxed);
+            let before = pinned();
             other.sequencer(at).apply(id, at, record);
+            log.most_pins_ended = log.most_pins_ended.max(before.saturating_sub(pinned()));
         }
     }
 }

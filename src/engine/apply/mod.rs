@@ -10,6 +10,7 @@ mod term;
 
 pub(super) use settle::Fate;
 
+use super::core::Core;
 use super::digest;
 use super::record::Record;
 use super::state::Sequencer;
@@ -78,8 +79,7 @@ impl Sequencer<'_> {
             }
             Record::TaskDone { id: task, success, message } => {
                 self.retell_task(task, |tasks| tasks.finish(task, success, message, at, id));
-                let keep = self.core.reign.kept_tasks;
-                self.core.tasks.forget_finished(keep as usize);
+                self.core.forget_tasks();
             }
             Record::MetadataPut { key, value } => {
                 let old = self.engine.metadata.write().insert(key.into(), (value.into(), id));
@@ -105,17 +105,25 @@ impl Sequencer<'_> {
         }
     }
 
-    /// Changes a task and the digest with it. An ended task is no longer part of the digest: it changes no more, and
-    /// is forgotten without a record of its own.
+    /// Changes a task and the digest with it.
     fn retell_task(&mut self, id: super::types::Uuid, change: impl FnOnce(&mut super::task::Tasks)) {
-        let open = |task: &&Task| matches!(task.status, TaskStatus::Pending | TaskStatus::Processing);
         let core = &mut *self.core;
-        if let Some(task) = core.tasks.get(id).filter(open) {
+        if let Some(task) = core.tasks.get(id) {
             core.digest.subtract(digest::task(task));
         }
         change(&mut core.tasks);
-        if let Some(task) = core.tasks.get(id).filter(open) {
+        if let Some(task) = core.tasks.get(id) {
             core.digest.add(digest::task(task));
+        }
+    }
+}
+
+impl Core {
+    /// Forgets the oldest ended tasks beyond those that are remembered. That takes no record of its own: every replica
+    /// knows how many they are.
+    fn forget_tasks(&mut self) {
+        while let Some(task) = self.tasks.forget_finished(self.reign.kept_tasks as usize) {
+            self.digest.subtract(digest::task(&task));
         }
     }
 }

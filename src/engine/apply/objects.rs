@@ -6,6 +6,7 @@ use super::settle::Fate;
 use crate::engine::core::{Core, Processing};
 use crate::engine::digest;
 use crate::engine::doubts::BrokenChain;
+use crate::engine::group::Membership;
 use crate::engine::object::{Object, Replica, ReplicaId, ReplicaStatus, Replicas};
 use crate::engine::record::{EvictRule, LeaseBucket, ObjectRef, Place, SoftPin, Start};
 use crate::engine::shard::{Handle, Key};
@@ -72,6 +73,9 @@ impl Sequencer<'_> {
         let Some(replaces) = replaces else { return self.apply_start(id, at, start) };
         let Some(handle) = self.named(replaces) else { return };
         if !start.places.is_empty() {
+            if self.core.processing.contains_key(&replaces.id) {
+                Counts::add(&self.engine.counts.discarded, 1);
+            }
             let soft_pin_until = self.soft_pin_of(handle);
             self.unsettle(handle, id, Fate::Hold(release_at));
             self.apply_start(id, at, start);
@@ -149,6 +153,7 @@ impl Sequencer<'_> {
         let engine = self.engine;
         let core = &mut *self.core;
         if let Some(discarded) = core.discarded.remove(&reservation) {
+            core.discarded_bytes -= discarded.bytes();
             core.releases.remove(&(discarded.release_at, reservation));
             core.digest.subtract(digest::discarded(reservation, &discarded));
             for replica in &discarded.replicas {
@@ -226,12 +231,13 @@ impl Sequencer<'_> {
     pub(super) fn apply_evict(&mut self, id: SequenceId, at: LogTime, rule: &EvictRule) {
         for victim in self.victims(rule, at) {
             if let Some(handle) = self.engine.handle(&self.core, victim) {
-                let bytes = self.size_of(handle);
+                let bytes = self.bytes_of(handle);
                 self.unsettle(handle, id, Fate::Free);
                 Counts::add(&self.engine.counts.evicted_bytes, bytes);
             }
         }
-        // After the victims: whoever made the rule has not looked at these yet.
+        // After the victims: whoever made the rule has not looked at these yet. A bounded number: a primary that finds
+        // more writes one record after the other.
         for object in self.core.eviction.soft_pins_ended(at) {
             if let Some(handle) = self.engine.handle(&self.core, object) {
                 self.alter(handle, None, |object, _| object.extra_mut().soft_pin_until = LogTime(0));
@@ -239,9 +245,10 @@ impl Sequencer<'_> {
         }
     }
 
-    fn size_of(&self, handle: Handle) -> u64 {
+    fn bytes_of(&self, handle: Handle) -> u64 {
         let objects = self.engine.shards[handle.shard()].objects.read();
-        objects.at(handle.slot()).map_or(0, |object| object.size * object.replicas().count() as u64)
+        let bytes = |object: &Object| object.size.saturating_mul(object.replicas().count() as u64);
+        objects.at(handle.slot()).map_or(0, bytes)
     }
 
     /// The victims of a rule at `at`: a function of the replicated state, the rule and the time.
@@ -253,7 +260,7 @@ impl Sequencer<'_> {
             let objects = self.engine.shards[handle.shard()].objects.read();
             let Some(object) = objects.at(handle.slot()) else { continue };
             // A whole step has ended for all in it; of the step under way only some have.
-            if bucket > ended && object.replicated_lease > at {
+            if bucket > ended && self.core.lease_of(object) > at {
                 continue;
             }
             self.core.with_group(object, &mut victims);
@@ -312,12 +319,23 @@ impl Core {
         Some(Replica::reserved(Arc::clone(&mounted.segment), place.offset, id))
     }
 
-    /// Adds an object to a list of victims, and with it the rest of its group if it stands for one.
-    pub(in crate::engine) fn with_group(&self, object: &Object, victims: &mut Vec<ObjectId>) {
-        let alone = object.soft_pin_until() != LogTime(0);
-        match object.group().filter(|_| !alone).and_then(|group| self.groups.get(&group.id)) {
-            Some((_, membership)) => victims.extend(membership.members.iter()),
-            None => victims.push(object.id),
+    /// The group that this candidate for eviction stands for. One with a soft pin stands alone.
+    fn group_of(&self, candidate: &Object) -> Option<&Membership> {
+        let alone = candidate.soft_pin_until() != LogTime(0);
+        let group = candidate.group().filter(|_| !alone)?;
+        self.groups.get(&group.id).map(|(_, membership)| membership)
+    }
+
+    /// The replicated lease of a candidate for eviction, or of the group that it stands for.
+    pub(in crate::engine) fn lease_of(&self, candidate: &Object) -> LogTime {
+        self.group_of(candidate).map_or(candidate.replicated_lease, Membership::lease)
+    }
+
+    /// Adds a candidate to a list of victims, and with it the rest of the group that it stands for.
+    pub(in crate::engine) fn with_group(&self, candidate: &Object, victims: &mut Vec<ObjectId>) {
+        match self.group_of(candidate) {
+            Some(membership) => victims.extend(membership.members.iter()),
+            None => victims.push(candidate.id),
         }
     }
 }

@@ -152,8 +152,14 @@ impl Core {
         }
         Counts::add(&counts.discarded, 1);
         let bytes = Discarded { release_at, size, replicas };
+        self.keep_discarded(record, bytes);
+    }
+
+    /// Adds bytes to those that are kept reserved.
+    pub(in crate::engine) fn keep_discarded(&mut self, record: SequenceId, bytes: Discarded) {
         self.digest.add(digest::discarded(record, &bytes));
-        self.releases.insert((release_at, record));
+        self.releases.insert((bytes.release_at, record));
+        self.discarded_bytes += bytes.bytes();
         self.discarded.insert(record, bytes);
     }
 }

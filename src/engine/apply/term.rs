@@ -40,7 +40,7 @@ impl Sequencer<'_> {
             resigned: core.reign.resigned,
         };
         core.set_reign(reign);
-        core.tasks.forget_finished(kept_tasks as usize);
+        core.forget_tasks();
         core.close_all();
         let mut clients = self.engine.clients.write();
         for (name, client) in clients.iter_mut() {
@@ -84,7 +84,7 @@ impl Sequencer<'_> {
 
     /// The digest that whoever made the record had before it. The log is the truth: if ours differs, we are wrong.
     pub(super) fn apply_digest(&mut self, id: SequenceId, digest: Digest) {
-        if digest != self.core.digest {
+        if digest != self.core.digest() {
             self.core.doubts.digest(id);
         }
     }

@@ -26,11 +26,8 @@ impl Engine {
         let over = used - rules.high_watermark;
         let target = rules.eviction_ratio.max(over + rules.eviction_ratio);
         let at_least = (target / 2.0).max(over);
-        let base = {
-            let mut sequencer = self.sequencer(now);
-            sequencer.end_soft_pins();
-            sequencer.core.evictable as f64
-        };
+        self.end_soft_pins(now);
+        let base = self.sequencer(now).core.evictable as f64;
         let share = |ratio: f64| (base * ratio).ceil().max(0.0) as u64;
         let mut evicted =
             self.evict_up_to(share(target), Order { soft_pinned: false, inherited: false }, now);
@@ -46,13 +43,18 @@ impl Engine {
     /// read.
     pub fn evict_expired(&self, now: LogTime) -> u64 {
         {
-            let mut sequencer = self.sequencer(now);
+            let sequencer = self.sequencer(now);
             if sequencer.held() || sequencer.core.reign.term == Term(0) {
                 return 0;
             }
-            sequencer.end_soft_pins();
         }
+        self.end_soft_pins(now);
         self.evict_up_to(u64::MAX, Order { soft_pinned: false, inherited: true }, now)
+    }
+
+    /// Takes all soft pins off whose time has passed. Others get their turn between records.
+    fn end_soft_pins(&self, now: LogTime) {
+        while self.sequencer(now).end_some_soft_pins() {}
     }
 
     fn evict_up_to(&self, want: u64, order: Order, now: LogTime) -> u64 {
@@ -79,12 +81,15 @@ struct Order {
 }
 
 impl Sequencer<'_> {
-    /// Takes soft pins off whose time has passed. A rule that names nobody does that and nothing else.
-    fn end_soft_pins(&mut self) {
-        if !self.core.eviction.soft_pins_ended(self.now).is_empty() {
+    /// Takes soft pins off whose time has passed, as many as one record does, and says whether there were any. A rule
+    /// that names nobody does that and nothing else.
+    fn end_some_soft_pins(&mut self) -> bool {
+        let ended = self.core.eviction.has_soft_pins_ended(self.now);
+        if ended {
             let rule = EvictRule { up_to: (LeaseBucket(0), ObjectId(0)), soft_pinned: false };
             self.commit(&Record::Evict(rule));
         }
+        ended
     }
 
     /// Evicts about `want` objects, but not many more than one record should. Says how many, and how many promises were
@@ -93,7 +98,8 @@ impl Sequencer<'_> {
     /// Candidates whose live lease is longer than what is replicated get that written down first, so that the rule
     /// does not name them on any replica. The rest are marked before the record is made: from then on no reader is
     /// promised them. A promise that is over moves its object to a later place when it is written down, unmarked: the
-    /// rule stops before that place, or it would name an object that a reader may have been promised meanwhile.
+    /// rule stops before that place, or it would name an object that a reader may have been promised meanwhile. Never to
+    /// an earlier one: the id stays, also that of a group, and a lease only grows.
     fn evict_some(&mut self, want: u64, order: Order) -> (usize, usize) {
         let soft_pinned = order.soft_pinned;
         let want = want.min(MAX_VICTIMS as u64) as usize;
@@ -115,7 +121,7 @@ impl Sequencer<'_> {
             let mut members = Vec::new();
             let ended = self.view(handle, |object| {
                 self.core.with_group(object, &mut members);
-                object.replicated_lease <= ended_by
+                self.core.lease_of(object) <= ended_by
             });
             if ended != Some(true) {
                 continue;

@@ -1,8 +1,12 @@
 //! Choosing where new replicas go.
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
 use smallvec::SmallVec;
 
-use crate::engine::core::Core;
+use crate::engine::core::{Core, Mounted};
+use crate::engine::extents::Extents;
 use crate::engine::record::Place;
 use crate::engine::rules::Strategy;
 use crate::engine::types::SegmentNumber;
@@ -27,85 +31,97 @@ pub(super) struct Wanted<'a> {
 impl Core {
     /// Places for as many of the wanted replicas as there is room for, each in a segment of another name.
     pub(super) fn choose_places(&mut self, wanted: &Wanted<'_>) -> Places {
-        let count = wanted.replicas.min(MAX_REPLICAS).min(self.open.len() as u64) as usize;
-        let mut places = Places::new();
+        let Self { segments, names, open, hosts, chance, .. } = self;
+        let count = wanted.replicas.min(MAX_REPLICAS).min(open.len() as u64) as usize;
+        let mut search =
+            Search { segments, size: wanted.size, count, names: SmallVec::new(), places: Places::new() };
         for name in wanted.preferred {
-            let Some(numbers) = self.names.get(*name) else { continue };
-            let start = self.chance.below(numbers.len());
-            self.try_all(rotated(numbers, start), wanted.size, count, &mut places);
+            if search.is_done() {
+                break;
+            }
+            let Some(numbers) = names.get(*name) else { continue };
+            let start = chance.below(numbers.len());
+            search.try_all(rotated(numbers, start));
         }
-        if places.len() >= count {
-            return places;
+        if search.is_done() {
+            return search.places;
         }
         match wanted.strategy {
             Strategy::Random => {}
             Strategy::FreeRatioFirst => {
-                let start = self.chance.below(self.open.len());
-                let mut sample: Vec<SegmentNumber> =
-                    rotated(&self.open, start).take(SAMPLE * count).collect();
-                sample.sort_by_cached_key(|number| self.used_share(*number));
-                self.try_all(sample.into_iter(), wanted.size, count, &mut places);
+                let start = chance.below(open.len());
+                let mut sample: Vec<SegmentNumber> = rotated(open, start).take(SAMPLE * count).collect();
+                sample.sort_by_cached_key(|number| search.used_share(*number));
+                search.try_all(sample.into_iter());
             }
             Strategy::LocalFirst => {
-                let from = self.hosts.range::<[u8], _>((
-                    std::ops::Bound::Included(wanted.host_id),
-                    std::ops::Bound::Unbounded,
-                ));
-                let before = self.hosts.range::<[u8], _>((
-                    std::ops::Bound::Unbounded,
-                    std::ops::Bound::Excluded(wanted.host_id),
-                ));
-                let ring = from.chain(before).flat_map(|(_, numbers)| numbers.iter().copied());
-                self.try_all(ring, wanted.size, count, &mut places);
+                let from = hosts.range::<[u8], _>((Bound::Included(wanted.host_id), Bound::Unbounded));
+                let before = hosts.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(wanted.host_id)));
+                search.try_all(from.chain(before).flat_map(|(_, numbers)| numbers.iter().copied()));
             }
         }
-        if places.len() < count {
-            let start = self.chance.below(self.open.len());
-            self.try_all(rotated(&self.open, start), wanted.size, count, &mut places);
+        if !search.is_done() {
+            let start = chance.below(open.len());
+            search.try_all(rotated(open, start));
         }
-        places
+        search.places
     }
 
-    /// A place in any open segment of that name.
-    pub(super) fn place_in(&self, name: &[u8], size: u64, taken: &[Place]) -> Option<Place> {
-        self.names.get(name)?.iter().find_map(|number| self.room_in(*number, size, taken))
+    /// A place in any open segment of that name, besides those that are to be taken with it.
+    pub(super) fn place_in(&mut self, name: &[u8], size: u64, taken: &[Place]) -> Option<Place> {
+        let Self { names, segments, .. } = self;
+        names.get(name)?.iter().find_map(|number| {
+            let extents = &mut segments.get_mut(number)?.extents;
+            let offset = room_beside(extents, size, taken.iter().filter(|place| place.segment == *number))?;
+            Some(Place { segment: *number, offset })
+        })
+    }
+}
+
+/// Where an allocation goes if these are taken already. They are taken for the time of the look: a copy of what is free
+/// would cost as much as the segment has gaps, for each of the many targets that a copy may name.
+fn room_beside<'p>(extents: &mut Extents, size: u64, taken: impl Iterator<Item = &'p Place>) -> Option<u64> {
+    let mut looked_past = Places::new();
+    for place in taken {
+        if extents.take(place.offset, size).is_ok() {
+            looked_past.push(*place);
+        }
+    }
+    let offset = extents.find(size);
+    for place in looked_past {
+        // What was just taken can be given back.
+        let _ = extents.give(place.offset, size);
+    }
+    offset
+}
+
+/// Places that were found so far, and what is still looked for.
+struct Search<'c> {
+    segments: &'c BTreeMap<SegmentNumber, Mounted>,
+    size: u64,
+    count: usize,
+    /// The names of the segments that they are in.
+    names: SmallVec<[&'c [u8]; 1]>,
+    places: Places,
+}
+
+impl Search<'_> {
+    fn is_done(&self) -> bool {
+        self.places.len() >= self.count
     }
 
-    fn room_in(&self, number: SegmentNumber, size: u64, taken: &[Place]) -> Option<Place> {
-        let mounted = self.segments.get(&number)?;
-        if !taken.iter().any(|place| place.segment == number) {
-            return mounted.extents.find(size).map(|offset| Place { segment: number, offset });
-        }
-        // Rare: several new replicas in one segment. Take what is promised already out of a copy before looking.
-        let mut extents = mounted.extents.clone();
-        for place in taken.iter().filter(|place| place.segment == number) {
-            extents.take(place.offset, size).ok()?;
-        }
-        extents.find(size).map(|offset| Place { segment: number, offset })
-    }
-
-    fn try_all(
-        &self,
-        numbers: impl Iterator<Item = SegmentNumber>,
-        size: u64,
-        count: usize,
-        places: &mut Places,
-    ) {
+    fn try_all(&mut self, numbers: impl Iterator<Item = SegmentNumber>) {
         for number in numbers {
-            if places.len() >= count {
+            if self.is_done() {
                 return;
             }
             let Some(mounted) = self.segments.get(&number) else { continue };
-            let name_taken = places.iter().any(|place| {
-                self.segments
-                    .get(&place.segment)
-                    .is_some_and(|other| other.segment.name == mounted.segment.name)
-            });
-            if name_taken {
+            if self.names.contains(&&*mounted.segment.name) {
                 continue;
             }
-            if let Some(offset) = mounted.extents.find(size) {
-                places.push(Place { segment: number, offset });
+            if let Some(offset) = mounted.extents.find(self.size) {
+                self.places.push(Place { segment: number, offset });
+                self.names.push(&mounted.segment.name);
             }
         }
     }

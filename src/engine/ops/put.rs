@@ -29,7 +29,7 @@ pub struct WriteConfig<'a> {
     pub host_id: &'a [u8],
     /// What the writer says it is.
     pub data_type: u8,
-    /// The group that it belongs to; `None` leaves an existing object in its group.
+    /// The group that it belongs to; `None` leaves a written object in its group.
     pub group: Option<&'a [u8]>,
 }
 
@@ -162,13 +162,19 @@ impl Sequencer<'_> {
         }
         let release_at = self.release_at(lease);
         if self.core.processing.contains_key(&found.object.id) {
-            // A write that is pushed aside leaves nothing behind but its reservation.
-            let places = self.places(client, key, size, config);
-            let discarded = self.commit(&Record::Discard { object: found.object, release_at });
-            return match places {
-                Err((code, _)) => Answer::refuse(code, discarded),
-                Ok(places) => self.start_at(client, key, size, config, &places, tell),
+            // A write that is pushed aside leaves nothing behind but its reservation: hard pin and group are what this
+            // request says, as in the reference. A soft pin from before that write stays.
+            let places = match self.places(client, key, size, config) {
+                Ok(places) => places,
+                Err((code, _)) => {
+                    let discarded = self.commit(&Record::Discard { object: found.object, release_at });
+                    return Answer::refuse(code, discarded);
+                }
             };
+            let group = config.group.filter(|group| !group.is_empty());
+            let start = start(client, key, size, config, &places, group);
+            let id = self.commit(&Record::UpsertStart { start, replaces: Some(found.object), release_at });
+            return self.started(id, tell);
         }
         let config = WriteConfig { hard_pin: hard_pinned, ..*config };
         let places = if old_size == size {

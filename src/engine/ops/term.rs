@@ -30,7 +30,7 @@ impl Sequencer<'_> {
 
     /// Writes the digest down, for others to compare theirs with.
     pub fn commit_digest(&mut self) -> SequenceId {
-        let digest = self.core.digest;
+        let digest = self.core.digest();
         self.commit(&Record::Digest { digest })
     }
 

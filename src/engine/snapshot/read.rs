@@ -106,8 +106,8 @@ impl Restore {
             Counts::add(&engine.counts.allocated, mounted.extents.used_bytes());
             Counts::add(&engine.counts.capacity, size);
         }
-        if core.digest != said {
-            return Err(SnapshotError::Digest { found: core.digest, said });
+        if core.digest() != said {
+            return Err(SnapshotError::Digest { found: core.digest(), said });
         }
         for number in sequencer.open_segments() {
             let segment = sequencer.core.segments.get(&number).map(|mounted| mounted.segment.clone());
@@ -280,10 +280,7 @@ impl Restore {
         let mut places = Places { core: &sequencer.core, gone: &self.gone, taken: &mut self.taken };
         let replicas = places.read(from, ObjectId(record.0), size)?;
         let bytes = Discarded { release_at, size, replicas: replicas.into() };
-        let core = &mut *sequencer.core;
-        core.digest.add(digest::discarded(record, &bytes));
-        core.releases.insert((release_at, record));
-        core.discarded.insert(record, bytes);
+        sequencer.core.keep_discarded(record, bytes);
         Ok(())
     }
 
@@ -304,10 +301,8 @@ impl Restore {
         };
         let core = &mut *self.sequencer().core;
         let (id, updated, record) = (task.id, task.updated, task.last_record);
+        core.digest.add(digest::task(&task));
         let (status, message) = (task.status, std::mem::take(&mut task.message));
-        if matches!(status, TaskStatus::Pending | TaskStatus::Processing) {
-            core.digest.add(digest::task(&task));
-        }
         task.status = TaskStatus::Pending;
         core.tasks.insert(task);
         match status {

@@ -100,7 +100,7 @@ impl Sequencer<'_> {
         for number in [clients, segments, reservations] {
             put_number(out, number as u64);
         }
-        put_word(out, core.digest.0);
+        put_word(out, core.digest().0);
     }
 
     /// In the order in which they came to be what they are; those that wait come last, because every task is put in

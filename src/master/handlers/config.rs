@@ -1,5 +1,7 @@
 //! Checking how an object is to be stored, in the order in which the reference does.
 
+use std::collections::HashSet;
+
 use smallvec::SmallVec;
 
 use crate::engine::ops::{MAX_KEY, ReplicaTypes, WriteConfig};
@@ -11,19 +13,22 @@ use crate::wire::types::{ErrorCode, ReplicaType, SoftPinAction};
 /// Names of segments to try first.
 pub(super) type Preferred<'a> = SmallVec<[&'a [u8]; 2]>;
 
-/// The names of segments to try first: the older field, if it is set, is the only one that counts.
+/// The most names that one request may bring: every one of them is looked for under the sequencer, for every item of a
+/// batch. Real clients name one or two, and no more than there are replicas to place.
+const MAX_PREFERRED: usize = 1024;
+
+/// The names of segments to try first: the older field, if it is set, is the only one that counts. Of more than
+/// [`check`] lets pass, only so many.
 pub(super) fn preferred<'a>(config: &ReplicateConfig<'a>) -> Preferred<'a> {
-    if config.preferred_segment.is_empty() {
-        let mut names = Preferred::new();
-        for name in &config.preferred_segments {
-            if !names.contains(name) {
-                names.push(name);
-            }
-        }
-        names
-    } else {
-        SmallVec::from_slice(&[config.preferred_segment])
+    if !config.preferred_segment.is_empty() {
+        return SmallVec::from_slice(&[config.preferred_segment]);
     }
+    let mut names: Preferred<'a> = config.preferred_segments.iter().copied().take(MAX_PREFERRED).collect();
+    if names.len() > 1 {
+        let mut seen = HashSet::with_capacity(names.len());
+        names.retain(|name| seen.insert(*name));
+    }
+    names
 }
 
 /// The configuration of a batch's items, or why there is none. `group` is that of one item and `None` if the request
@@ -58,6 +63,9 @@ pub(super) fn check<'a>(
     if matches!(soft_pin, SoftPin::Enable(ttl) if ttl > rules.max_soft_pin_ttl) {
         return Err(ErrorCode::INVALID_PARAMS);
     }
+    if config.preferred_segment.is_empty() && config.preferred_segments.len() > MAX_PREFERRED {
+        return Err(ErrorCode::INVALID_PARAMS);
+    }
     // A record names key and group, and has to fit into a batch of the log.
     if key.len() > MAX_KEY || group.is_some_and(|group| group.len() > MAX_KEY) {
         return Err(ErrorCode::INVALID_PARAMS);
@@ -81,5 +89,46 @@ pub(super) fn types(replica_type: ReplicaType) -> ReplicaTypes {
     match replica_type {
         ReplicaType::MEMORY | ReplicaType::ALL => ReplicaTypes::Memory,
         _ => ReplicaTypes::Others,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check, preferred};
+    use crate::engine::rules::Rules;
+    use crate::wire::messages::ReplicateConfig;
+    use crate::wire::types::ErrorCode;
+
+    /// One replica, in one of these segments if possible.
+    fn naming<'a>(names: &[&'a [u8]]) -> ReplicateConfig<'a> {
+        ReplicateConfig { replica_num: 1, preferred_segments: names.to_vec(), ..Default::default() }
+    }
+
+    /// What a request for one replica answers that names these segments.
+    fn checked(config: &ReplicateConfig<'_>) -> Result<usize, ErrorCode> {
+        let names = preferred(config);
+        check(config, b"key", 64, None, &names, &Rules::default()).map(|write| write.preferred.len())
+    }
+
+    #[test]
+    fn segments_to_try_first_are_told_once_each_and_in_order() {
+        let config = naming(&[b"b", b"a", b"b", b"c", b"a"]);
+        assert_eq!(preferred(&config)[..], [b"b" as &[u8], b"a", b"c"]);
+        let config = ReplicateConfig { preferred_segment: b"z", ..config };
+        assert_eq!(preferred(&config)[..], [b"z" as &[u8]]);
+    }
+
+    /// Every one is looked for while others wait, for every item of a batch.
+    #[test]
+    fn more_segments_to_try_first_than_anybody_has_are_refused() {
+        let names: Vec<String> = (0..1_025).map(|number| format!("segment-{number}")).collect();
+        let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
+        assert_eq!(checked(&naming(&names[..1_024])), Ok(1_024));
+        assert_eq!(checked(&naming(&names)), Err(ErrorCode::INVALID_PARAMS));
+        // The same name so often is no less work to read.
+        assert_eq!(checked(&naming(&[b"a".as_slice(); 1_025])), Err(ErrorCode::INVALID_PARAMS));
+        // Where the older field is set, the list counts for nothing.
+        let one = ReplicateConfig { preferred_segment: b"z", ..naming(&names) };
+        assert_eq!(checked(&one), Ok(1));
     }
 }
