@@ -73,9 +73,6 @@ impl Sequencer<'_> {
         let Some(replaces) = replaces else { return self.apply_start(id, at, start) };
         let Some(handle) = self.named(replaces) else { return };
         if !start.places.is_empty() {
-            if self.core.processing.contains_key(&replaces.id) {
-                Counts::add(&self.engine.counts.discarded, 1);
-            }
             let soft_pin_until = self.soft_pin_of(handle);
             self.unsettle(handle, id, Fate::Hold(release_at));
             self.apply_start(id, at, start);

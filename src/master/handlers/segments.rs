@@ -139,7 +139,7 @@ impl Handlers {
     }
 
     pub(super) fn batch_query_ip<F: Rpc>(&self, clients: Vec<Uuid>, out: &mut Vec<u8>) -> Handled {
-        let wanted: BTreeSet<Uuid> = clients.into_iter().collect();
+        let wanted: BTreeSet<Uuid> = clients.iter().copied().collect();
         let segments = self.engine.segments();
         let mut owned: HashMap<Uuid, Vec<&Mounted>> = HashMap::new();
         for segment in segments.iter().filter(|segment| wanted.contains(&segment.client)) {
@@ -154,6 +154,9 @@ impl Handlers {
             let endpoints = owned.iter().filter(|segment| !segment.te_endpoint.is_empty());
             let unique: BTreeSet<&[u8]> = endpoints.map(|segment| host(&segment.te_endpoint)).collect();
             depends_on = owned.iter().map(|segment| segment.last_record()).fold(depends_on, SequenceId::max);
+            // So does that it has no more than these.
+            depends_on =
+                self.engine.client(client).map_or(depends_on, |known| depends_on.max(known.last_record));
             hosts.push((client, unique.into_iter().collect()));
         }
         // Sorted, as the clients that were asked for are looked up in order.
