@@ -1,7 +1,4 @@
 //! A time-boxed fuzzer of the decoders and the framing, seeded with captured frames.
-//!
-//! `MOONKEEPER_FUZZ_SECONDS` says how long (10), `MOONKEEPER_FUZZ_SEED` where to start (1). Every case has its own seed,
-//! printed when it fails, so that `MOONKEEPER_FUZZ_SEED` set to it replays the case first.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -10,85 +7,19 @@ mod protocol;
 use moonkeeper::wire::frame::{INVALID_RPC_ARGUMENTS, RESPONSE_HEADER, ResponseHeader, append_request};
 use moonkeeper::wire::functions::{Function, Rpc, Visitor};
 use moonkeeper::wire::generation;
-use moonkeeper::wire::server::{BoxFuture, Outcome, Server, Service, Settings, Turn};
+use moonkeeper::wire::server::{BoxFuture, Outcome, Server, Service, Settings, Waited};
 use moonkeeper::wire::struct_pack::{Decode, Encode, Form, decode, encode};
 use protocol::captured;
+use protocol::fuzz::{for_a_while, mutate, reserved, seeds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 /// What decoding may reserve beyond the inputs, whatever they say: a length that is believed asks for gigabytes.
 const RESERVED_LIMIT: u64 = 512 << 20;
-
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |value| value.parse().expect("a number"))
-}
-
-struct Random(u64);
-
-impl Random {
-    /// Spreads a small seed over all bits; the state must not be zero.
-    fn new(seed: u64) -> Self {
-        let mixed = (seed.wrapping_add(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        Self((mixed ^ (mixed >> 29)) | 1)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
-}
-
-/// Names the case when a check inside it fails.
-struct Case(u64);
-
-impl Drop for Case {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("replay with MOONKEEPER_FUZZ_SEED={}", self.0);
-        }
-    }
-}
-
-fn mutate(random: &mut Random, bytes: &mut Vec<u8>, others: &[Vec<u8>]) {
-    const NOTABLE: [u8; 10] = [0, 1, 2, 4, 0x15, 0x7f, 0x80, 0xfe, 0xff, 0x0c];
-    for _ in 0..1 + random.below(4) {
-        let at = random.below(bytes.len());
-        match random.below(8) {
-            0 if !bytes.is_empty() => bytes[at] ^= 1 << random.below(8),
-            1 if !bytes.is_empty() => bytes[at] = NOTABLE[random.below(NOTABLE.len())],
-            2 if !bytes.is_empty() => bytes[at] = random.next() as u8,
-            // The metainfo byte: another width, with or without literal.
-            3 if bytes.len() > 4 => bytes[4] = random.next() as u8 & 0x1f,
-            4 => bytes.truncate(at),
-            5 => {
-                let count = 1 + random.below(16);
-                let filling = NOTABLE[random.below(NOTABLE.len())];
-                bytes.splice(at..at, std::iter::repeat_n(filling, count));
-            }
-            6 => {
-                let other = &others[random.below(others.len())];
-                let from = random.below(other.len());
-                bytes.truncate(at);
-                bytes.extend_from_slice(&other[from..]);
-            }
-            _ => {
-                let end = (at + random.below(64)).min(bytes.len());
-                let repeated = bytes[at.min(end)..end].to_vec();
-                bytes.splice(at..at, repeated);
-            }
-        }
-    }
-}
 
 /// What decodes is the same value after every way there and back.
 fn check_stable<'a, T: Encode + Decode<'a> + PartialEq + std::fmt::Debug>(
@@ -115,41 +46,6 @@ impl Visitor for Stable<'_> {
         let response = check_stable::<F::Response<'_>>(self.0, &mut Vec::new(), &mut Vec::new());
         (request, response)
     }
-}
-
-/// Bodies to start from: everything captured, and for every function a body of zeros under the right codes.
-fn seeds() -> Vec<(Function, Vec<u8>)> {
-    let mut seeds: Vec<_> = captured().into_iter().map(|frame| (frame.function, frame.body)).collect();
-    for &function in Function::ALL {
-        for shape in [function.request_shape(), Some(function.response_shape())].into_iter().flatten() {
-            let mut body = shape.code.to_le_bytes().to_vec();
-            body.extend_from_slice(&[0; 160]);
-            seeds.push((function, body.clone()));
-            body[4..].fill(1);
-            seeds.push((function, body));
-        }
-    }
-    seeds
-}
-
-fn reserved() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmPeak:")).unwrap();
-    peak.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() * 1024
-}
-
-/// Calls `case` with ever new seeds until the time is up; says how many there were.
-fn for_a_while(mut case: impl FnMut(&mut Random)) -> u64 {
-    let until = Instant::now() + Duration::from_secs(setting("MOONKEEPER_FUZZ_SECONDS", 10));
-    let first = setting("MOONKEEPER_FUZZ_SEED", 1);
-    for count in 0.. {
-        if Instant::now() >= until {
-            return count;
-        }
-        let named = Case(first.wrapping_add(count));
-        case(&mut Random::new(named.0));
-    }
-    unreachable!("the range has no end")
 }
 
 #[test]
@@ -190,7 +86,7 @@ impl Visitor for Decodes<'_> {
 }
 
 impl Service for Decoding {
-    fn call(&self, function: Function, body: &[u8], _: &mut Option<Turn>, out: &mut Vec<u8>) -> Outcome {
+    fn call(&self, function: Function, body: &[u8], _: &mut Waited, out: &mut Vec<u8>) -> Outcome {
         if function.visit(Decodes(body)) {
             encode(&true, Form::Short, out);
             Outcome::Ready { depends_on: 0 }

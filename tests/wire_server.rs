@@ -143,10 +143,11 @@ async fn in_line(service: &Scripted, address: std::net::SocketAddr, key: &str) -
 }
 
 #[tokio::test]
-async fn turns_are_taken_in_order_and_pass_on_from_whoever_left() {
+async fn turns_are_taken_in_order_and_pass_on_behind_one_who_left() {
     let service = Scripted::new();
     let running = start(&service, Settings::default());
     let held = std::sync::Arc::clone(&service.turns).acquire_owned().await.unwrap();
+    // Whoever waits does not read, so its call is made although nobody waits for it any more.
     let gone = in_line(&service, running.address, "turn of one who left").await;
     let mut second = in_line(&service, running.address, "turn b").await;
     let mut third = in_line(&service, running.address, "turn c").await;
@@ -156,6 +157,7 @@ async fn turns_are_taken_in_order_and_pass_on_from_whoever_left() {
     assert_eq!(sequences(&mut third, 1).await, [2]);
     let started = service.started.lock().unwrap();
     let place = |key: &str| started.iter().position(|other| other == key.as_bytes());
+    assert!(place("turn of one who left") < place("turn b"), "{started:?}");
     assert!(place("turn b") < place("turn c"), "{started:?}");
 }
 
@@ -230,6 +232,67 @@ async fn a_call_that_goes_on_elsewhere_does_not_hold_back_others() {
     seen.sort_unstable();
     assert_eq!(seen, (0..=100).chain([200]).collect::<Vec<u32>>());
     assert_eq!(service.started.lock().unwrap().last().unwrap(), b"behind them");
+}
+
+/// Waits until so many calls are at work aside.
+async fn at_work(service: &Scripted, count: usize) {
+    let reached = async {
+        while service.at_work.load(Ordering::Relaxed) != count {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), reached).await.expect("so many never were at work");
+}
+
+#[tokio::test]
+async fn a_change_that_goes_on_elsewhere_holds_back_the_calls_behind_it() {
+    let service = Scripted::new();
+    let running = start(&service, Settings::default());
+    let mut stream = TcpStream::connect(running.address).await.unwrap();
+    let mut bytes = Vec::new();
+    for (sequence, key) in [(1, "later"), (2, "change"), (3, "behind"), (4, "last")] {
+        exist(&mut bytes, sequence, key.as_bytes());
+    }
+    stream.write_all(&bytes).await.unwrap();
+    at_work(&service, 2).await;
+    // Another connection is not held back.
+    let other = Client::connect(running.address, Form::Short).await.unwrap();
+    assert_eq!(other.call(Function::ExistKey, &key_body(b"other")).await.unwrap().error, 0);
+    assert_eq!(*service.started.lock().unwrap(), [&b"later"[..], b"change", b"other"]);
+    service.later.send_replace(true);
+    let mut seen = sequences(&mut stream, 4).await;
+    seen.retain(|sequence| *sequence != 1);
+    assert_eq!(seen, [2, 3, 4]);
+}
+
+#[tokio::test]
+async fn all_connections_together_have_few_calls_at_work_aside() {
+    let service = Scripted::new();
+    let running = start(&service, Settings { max_aside: 2, ..Settings::default() });
+    let mut streams = Vec::new();
+    for _ in 0..4 {
+        let mut stream = TcpStream::connect(running.address).await.unwrap();
+        let mut bytes = Vec::new();
+        (1..=5).for_each(|sequence| exist(&mut bytes, sequence, b"later"));
+        exist(&mut bytes, 6, b"behind them");
+        stream.write_all(&bytes).await.unwrap();
+        streams.push(stream);
+    }
+    at_work(&service, 2).await;
+    // One who waits for its place holds nobody else back, and one who leaves takes no place with it.
+    drop(streams.pop());
+    let other = Client::connect(running.address, Form::Short).await.unwrap();
+    for _ in 0..100 {
+        assert_eq!(other.call(Function::ExistKey, &key_body(b"other")).await.unwrap().error, 0);
+        assert_eq!(service.at_work.load(Ordering::Relaxed), 2);
+    }
+    assert!(!service.started.lock().unwrap().contains(&b"behind them".to_vec()));
+    service.later.send_replace(true);
+    for stream in &mut streams {
+        let mut seen = sequences(stream, 6).await;
+        seen.sort_unstable();
+        assert_eq!(seen, [1, 2, 3, 4, 5, 6]);
+    }
 }
 
 #[tokio::test]
@@ -376,7 +439,7 @@ async fn stopping_closes_the_port_and_all_connections() {
 
 #[tokio::test]
 async fn of_two_large_requests_that_the_common_budget_does_not_allow_one_goes_on() {
-    let settings = Settings { max_held_bytes: 1 << 20, ..Settings::default() };
+    let settings = Settings { max_pending_bytes: 1 << 20, ..Settings::default() };
     let running = start(&Scripted::new(), settings);
     let mut bytes = Vec::new();
     exist(&mut bytes, 1, &vec![b'x'; 3 << 20]);
@@ -398,4 +461,53 @@ async fn of_two_large_requests_that_the_common_budget_does_not_allow_one_goes_on
     let survivor = if first_lives { &mut first } else { &mut second };
     survivor.write_all(last).await.unwrap();
     assert_eq!(sequences(survivor, 1).await, [1]);
+}
+
+#[tokio::test]
+async fn peers_that_stop_in_the_middle_of_a_request_cost_nobody_else_a_connection() {
+    let settings = Settings { max_pending_bytes: 1 << 20, ..Settings::default() };
+    let running = start(&Scripted::new(), settings);
+    let mut bytes = Vec::new();
+    exist(&mut bytes, 1, &vec![b'x'; 600 << 10]);
+    let (start, last) = bytes.split_at(bytes.len() - 1);
+    // More than the budget together, and each of them in nobody's way.
+    let mut stopped = Vec::new();
+    for _ in 0..4 {
+        let mut stream = TcpStream::connect(running.address).await.unwrap();
+        stream.write_all(start).await.unwrap();
+        stopped.push(stream);
+    }
+    for _ in 0..4 {
+        let mut healthy = TcpStream::connect(running.address).await.unwrap();
+        healthy.write_all(start).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        healthy.write_all(last).await.unwrap();
+        assert_eq!(sequences(&mut healthy, 1).await, [1]);
+    }
+    // The last of those who stopped may still be there, the first is not.
+    let end = stopped[0].read(&mut [0; 64]).await;
+    assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
+}
+
+#[tokio::test]
+async fn peers_that_do_not_read_cost_nobody_else_a_connection() {
+    let settings = Settings { max_unread_bytes: 1 << 20, ..Settings::default() };
+    let running = start(&Scripted::new(), settings);
+    let mut bytes = Vec::new();
+    let ask = |out: &mut Vec<u8>| out.extend_from_slice(&key_body(b"20000000"));
+    append_request(&mut bytes, 1, Function::GetReplicaListByRegex.id(), ask);
+    let mut idle = Vec::new();
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect(running.address).await.unwrap();
+        stream.write_all(&bytes).await.unwrap();
+        // Something of the reply has come, so the rest of it waits.
+        stream.peek(&mut [0]).await.unwrap();
+        idle.push(stream);
+    }
+    let client = Client::connect(running.address, Form::Short).await.unwrap();
+    for _ in 0..3 {
+        let request = KeyRequest { key: b"20000000", tenant_id: b"" };
+        let answer = client.call_typed::<rpc::GetReplicaListByRegex>(&request).await.unwrap();
+        assert_eq!(answer.value().unwrap().unwrap().0[0].0.len(), 20_000_000);
+    }
 }

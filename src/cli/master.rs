@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use tracing_subscriber::EnvFilter;
 
+use crate::master::files;
 use crate::master::flags::{self, Parsed};
 use crate::master::run::run;
 use crate::master::settings::{LogFormat, LogLevel, LogSettings, Settings};
@@ -34,6 +35,7 @@ pub fn main(args: &[String]) -> ExitCode {
     };
     start_logs(&settings.log);
     end_on_panic();
+    files::raise();
     for warning in warnings {
         tracing::warn!("{}", warning.0);
     }

@@ -26,7 +26,7 @@ mod tree;
 use machine::Machine;
 
 /// Longest pattern that is looked at: room for a thousand keys in one alternation.
-const MAX_LENGTH: usize = 256 << 10;
+pub const MAX_LENGTH: usize = 256 << 10;
 
 /// The text is no regular expression of the language, or is too large.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

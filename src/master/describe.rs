@@ -94,6 +94,14 @@ impl Located {
         let replicas = object.replicas().filter(|replica| replica.is_readable()).cloned().collect();
         Self { size: object.size, replicas }
     }
+
+    /// About how many bytes a reply needs for them.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        /// Lengths, numbers and the protocol's name.
+        const FIXED: usize = 48;
+        self.replicas.iter().map(|replica| replica.segment.te_endpoint.len() + FIXED).sum::<usize>() + FIXED
+    }
 }
 
 looks_like!(Located, Vec<ReplicaDescriptor<'static>>);

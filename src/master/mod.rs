@@ -7,6 +7,7 @@ pub mod current;
 pub mod describe;
 mod door;
 mod effects;
+pub mod files;
 pub mod flags;
 pub mod handlers;
 pub mod http;

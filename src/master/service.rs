@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
@@ -11,8 +12,9 @@ use crate::master::metrics::{Counters, Metrics};
 use crate::master::settings::ha::Durability;
 use crate::replication::replica::Replica;
 use crate::replication::time::MonotonicClock;
+use crate::wire::frame;
 use crate::wire::functions::Function;
-use crate::wire::server::{BoxFuture, Outcome, Service, Turn};
+use crate::wire::server::{BoxFuture, Outcome, Service, Turn, Waited};
 
 /// What a call may add to the log, for each byte of its request: a key is in both, and a place for each replica only in
 /// the record.
@@ -27,6 +29,14 @@ const RECORD_BYTES: usize = 1024;
 /// which is answered with one write. Short requests keep the sequencer for less time than the line costs; very long ones
 /// let others in between, and would keep the line standing.
 const TAKES_TURNS: Range<usize> = 2 << 10..256 << 10;
+
+/// How long a call waits for room in the log (R2). It is longer than the log may stand still while this master leads, and
+/// shorter than the 30 s after which clients give a call up: they shall be told that nothing was changed.
+pub const WAITS_FOR_ROOM: Duration = Duration::from_secs(10);
+
+/// What a call is told that has waited for so long. Clients take an RPC error for a call that failed, and may repeat it.
+const NO_ROOM: Outcome =
+    Outcome::Error { code: frame::TIMED_OUT, message: "the log is full, nothing was changed" };
 
 /// What an RPC error says that is answered after the lease has run out. It never reaches anybody: the connection is
 /// closed instead.
@@ -74,7 +84,7 @@ impl MasterService {
         } else {
             self.metrics.rpc.call(function, failed == 0);
         }
-        if matches!(outcome, Outcome::Error { .. }) {
+        if matches!(outcome, Outcome::Refused(_)) {
             Counters::add(&self.metrics.counters.malformed_requests, 1);
         }
         outcome
@@ -82,16 +92,21 @@ impl MasterService {
 }
 
 impl Service for MasterService {
-    fn call(&self, function: Function, body: &[u8], turn: &mut Option<Turn>, out: &mut Vec<u8>) -> Outcome {
+    fn call(&self, function: Function, body: &[u8], waited: &mut Waited, out: &mut Vec<u8>) -> Outcome {
         if self.replication.is_some() && !self.may_write() {
             return NOT_LEADING;
         }
-        if !effects::may_change(function) {
+        let changes = effects::may_change(function);
+        if !changes || !TAKES_TURNS.contains(&body.len()) {
+            // Others wait for it, and this call does not need it.
+            waited.turn = None;
+        }
+        if !changes {
             return self.answer(function, body, out);
         }
-        if TAKES_TURNS.contains(&body.len()) && turn.is_none() {
-            *turn = Arc::clone(&self.turns).try_acquire_owned().ok();
-            if turn.is_none() {
+        if TAKES_TURNS.contains(&body.len()) && waited.turn.is_none() {
+            waited.turn = Arc::clone(&self.turns).try_acquire_owned().ok();
+            if waited.turn.is_none() {
                 return Outcome::Busy(self.next_turn());
             }
         }
@@ -100,13 +115,28 @@ impl Service for MasterService {
         };
         // Room first: whoever has it never waits for the log while it holds the sequencer (R2).
         let bytes = RECORD_BYTES + body.len().saturating_mul(RECORD_BYTES_PER_BYTE);
-        let Some(_room) = replication.replica.queue.room(bytes) else {
+        let Some(room) = replication.replica.queue.room(bytes) else {
+            if waited.since.is_some_and(|since| since.elapsed() >= WAITS_FOR_ROOM) {
+                Counters::add(&self.metrics.counters.refused_changes, 1);
+                self.metrics.rpc.call(function, false);
+                return NO_ROOM;
+            }
             return Outcome::Busy(replication.capacity());
         };
-        let outcome = self.answer(function, body, out);
-        match outcome {
+        match self.answer(function, body, out) {
             Outcome::Ready { depends_on } if effects::may_be_answered_early(function) => {
                 Outcome::Ready { depends_on: replication.depends_on(depends_on) }
+            }
+            Outcome::Aside(mut aside) => {
+                // Its records are made later.
+                let room = room.keep(&replication.replica.queue);
+                let work = aside.work;
+                aside.work = Box::new(move |out| {
+                    let depends_on = work(out);
+                    drop(room);
+                    depends_on
+                });
+                Outcome::Aside(aside)
             }
             other => other,
         }
@@ -139,10 +169,18 @@ impl Service for MasterService {
             Some(replication) => replication.replica.gate.may_answer(replication.clock.now()),
         }
     }
+
+    fn connected(&self) {
+        Counters::add(&self.metrics.counters.accepted_connections, 1);
+    }
+
+    fn unknown_function(&self) {
+        Counters::add(&self.metrics.counters.malformed_requests, 1);
+    }
 }
 
 /// How often a call that waits for room looks for it.
-const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(20);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 impl Replication {
     /// Resolves when there may be room in the log.

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::engine::Engine;
 use crate::master::clock::Clock;
+use crate::master::files;
 use crate::master::handlers::{Handlers, Told};
 use crate::master::liveness::Liveness;
 use crate::master::metrics::Metrics;
@@ -64,9 +65,18 @@ impl Service {
     pub fn new(settings: &Settings, address: SocketAddr, metrics: Arc<Metrics>) -> Self {
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let client_ttl = ms(settings.objects.client_ttl);
+        let most = server::Settings::default().max_connections;
+        let max_connections = files::connections(files::limit(), most);
+        if max_connections < most {
+            tracing::warn!(
+                max_connections,
+                "so few clients can be served because few files may be open (ulimit -n)"
+            );
+        }
         Self {
             address,
             server: server::Settings {
+                max_connections,
                 idle_timeout: settings.rpc.idle_timeout,
                 no_delay: settings.rpc.tcp_no_delay,
                 ..server::Settings::default()

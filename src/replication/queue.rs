@@ -4,6 +4,7 @@
 //! before the sequencer is entered (R2), so that appending never waits and never fails.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -56,6 +57,30 @@ impl Chunk {
 pub struct Room<'q> {
     queue: &'q Queue,
     bytes: usize,
+}
+
+impl Room<'_> {
+    /// The same room, for a call that goes on after whoever asked for it.
+    #[must_use]
+    pub fn keep(self, queue: &Arc<Queue>) -> KeptRoom {
+        debug_assert!(std::ptr::eq(self.queue, &raw const **queue), "room in another queue");
+        let bytes = self.bytes;
+        std::mem::forget(self);
+        KeptRoom { queue: Arc::clone(queue), bytes }
+    }
+}
+
+/// Room in the queue for a call that goes on elsewhere.
+#[derive(Debug)]
+pub struct KeptRoom {
+    queue: Arc<Queue>,
+    bytes: usize,
+}
+
+impl Drop for KeptRoom {
+    fn drop(&mut self) {
+        self.queue.give_back(self.bytes);
+    }
 }
 
 impl Drop for Room<'_> {
@@ -144,7 +169,7 @@ impl Queue {
     }
 }
 
-impl Log for std::sync::Arc<Queue> {
+impl Log for Arc<Queue> {
     fn append(&self, id: SequenceId, at: LogTime, record: &Record<'_>) {
         #[cfg(feature = "planted")]
         if planted::active(Bug::DropWhenFull) && self.bytes() > self.limit {

@@ -15,8 +15,12 @@ pub const RESPONSE_HEADER: usize = 16;
 /// Body and attachment of a request may have this many bytes together.
 pub const MAX_REQUEST: u64 = 64 << 20;
 
+/// RPC-level error: the call took too long.
+pub const TIMED_OUT: u8 = 3;
 /// RPC-level error: the arguments could not be decoded.
 pub const INVALID_RPC_ARGUMENTS: u8 = 4;
+/// RPC-level error: the handler failed.
+pub const HANDLER_FAILED: u8 = 10;
 /// RPC-level error: no function has this id.
 pub const FUNCTION_NOT_REGISTERED: u8 = 11;
 /// RPC-level error: the answer does not fit a frame.

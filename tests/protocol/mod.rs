@@ -1,8 +1,12 @@
 //! Frames that were captured between the real client and the reference master, as test data.
 
+#[allow(dead_code, reason = "not every test fuzzes")]
+pub mod fuzz;
+
 use moonkeeper::wire::functions::Function;
 
 /// One captured frame.
+#[allow(dead_code, reason = "not every test looks at all of it")]
 pub struct Captured {
     /// The function of the file that it is in.
     pub function: Function,

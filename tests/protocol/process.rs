@@ -41,6 +41,8 @@ impl Part {
             .args(["-c", &format!("ulimit -n {FILES} && exec \"$0\" \"$@\"")])
             .arg(std::env::current_exe().unwrap())
             .args([test, "--exact", "--nocapture", "--test-threads=1"])
+            // As the program sets its allocator, for tests that measure with the same one.
+            .env("_RJEM_MALLOC_CONF", "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0")
             .env(ROLE, role)
             .env(ARGUMENT, argument)
             .stdin(Stdio::piped())

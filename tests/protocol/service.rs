@@ -3,18 +3,18 @@
 use moonkeeper::wire::frame::INVALID_RPC_ARGUMENTS;
 use moonkeeper::wire::functions::{Function, decode_request, encode_response, rpc};
 use moonkeeper::wire::messages::{KeyRequest, ReplicaDescriptor};
-use moonkeeper::wire::server::{BoxFuture, Outcome, Server, Service, Settings, Turn};
+use moonkeeper::wire::server::{Aside, BoxFuture, Outcome, Server, Service, Settings, Waited};
 use moonkeeper::wire::struct_pack::{Form, Map};
 use moonkeeper::wire::types::Expected;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
 /// Answers ExistKey with true. Keys with a meaning: `busy...` (refused until `capacity` is true), `wait N ...` (the
-/// reply depends on sequence id N), `later N` (answered outside the loop when `later` is true, with N more bytes),
-/// `turn...` (one at a time), `panic`.
+/// reply depends on sequence id N), `later N` (answered aside when `later` is true, with N more bytes), `change N` (the
+/// same, and holds back what comes after it), `turn...` (one at a time), `panic`.
 /// GetReplicaListByRegex answers with as many bytes as its key says.
 pub struct Scripted {
     /// The keys of calls in the order in which they started.
@@ -25,6 +25,8 @@ pub struct Scripted {
     pub capacity: watch::Sender<bool>,
     /// Whether later calls may end.
     pub later: watch::Sender<bool>,
+    /// How many of them are at work.
+    pub at_work: Arc<AtomicUsize>,
     /// Whose turn it is.
     pub turns: Arc<Semaphore>,
     /// Whether this master leads.
@@ -39,12 +41,13 @@ impl Scripted {
             durable: watch::Sender::new(0),
             capacity: watch::Sender::new(false),
             later: watch::Sender::new(false),
+            at_work: Arc::default(),
             turns: Arc::new(Semaphore::new(1)),
             leads: AtomicBool::new(true),
         })
     }
 
-    fn exist_key(&self, body: &[u8], turn: &mut Option<Turn>, out: &mut Vec<u8>) -> Outcome {
+    fn exist_key(&self, body: &[u8], waited: &mut Waited, out: &mut Vec<u8>) -> Outcome {
         let Ok(KeyRequest { key, .. }) = decode_request::<rpc::ExistKey>(body) else {
             return Outcome::Error { code: INVALID_RPC_ARGUMENTS, message: "invalid rpc arg" };
         };
@@ -56,25 +59,29 @@ impl Scripted {
                 None
             }));
         }
-        if key.starts_with(b"turn") && turn.is_none() {
-            *turn = Arc::clone(&self.turns).try_acquire_owned().ok();
-            if turn.is_none() {
+        if key.starts_with(b"turn") && waited.turn.is_none() {
+            waited.turn = Arc::clone(&self.turns).try_acquire_owned().ok();
+            if waited.turn.is_none() {
                 let turns = Arc::clone(&self.turns);
                 return Outcome::Busy(Box::pin(async move { turns.acquire_owned().await.ok() }));
             }
         }
         self.started.lock().unwrap().push(key.to_vec());
         assert!(key != b"panic", "as the test asked for");
-        if key.starts_with(b"later") {
+        if key.starts_with(b"later") || key.starts_with(b"change") {
             let more = key.split(|byte| *byte == b' ').nth(1).map_or(0, number);
-            let mut later = self.later.subscribe();
-            return Outcome::Later(Box::pin(async move {
-                later.wait_for(|later| *later).await.unwrap();
-                let mut body = Vec::new();
-                encode_response::<rpc::ExistKey, _>(&Expected::Ok(true), &mut body);
-                body.resize(body.len() + more as usize, 0);
-                (body, 0)
-            }));
+            let (mut later, at_work) = (self.later.subscribe(), Arc::clone(&self.at_work));
+            let work = move |out: &mut Vec<u8>| {
+                at_work.fetch_add(1, Ordering::Relaxed);
+                // When the test is over, nobody can say so any more.
+                let _ = tokio::runtime::Handle::current().block_on(later.wait_for(|later| *later));
+                encode_response::<rpc::ExistKey, _>(&Expected::Ok(true), out);
+                out.resize(out.len() + more as usize, 0);
+                at_work.fetch_sub(1, Ordering::Relaxed);
+                0
+            };
+            let holds_back = key.starts_with(b"change");
+            return Outcome::Aside(Box::new(Aside { work: Box::new(work), keeps: key.len(), holds_back }));
         }
         encode_response::<rpc::ExistKey, _>(&Expected::Ok(true), out);
         let words: Vec<&[u8]> = key.split(|byte| *byte == b' ').collect();
@@ -87,9 +94,9 @@ impl Scripted {
 }
 
 impl Service for Scripted {
-    fn call(&self, function: Function, body: &[u8], turn: &mut Option<Turn>, out: &mut Vec<u8>) -> Outcome {
+    fn call(&self, function: Function, body: &[u8], waited: &mut Waited, out: &mut Vec<u8>) -> Outcome {
         match function {
-            Function::ExistKey => self.exist_key(body, turn, out),
+            Function::ExistKey => self.exist_key(body, waited, out),
             Function::GetReplicaListByRegex => {
                 let request = decode_request::<rpc::GetReplicaListByRegex>(body).unwrap();
                 let length = std::str::from_utf8(request.key).unwrap().parse().unwrap();

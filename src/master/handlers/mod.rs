@@ -11,8 +11,6 @@ mod segments;
 mod starts;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::engine::Engine;
 use crate::engine::types::{Answer, LogTime, SequenceId};
@@ -105,9 +103,6 @@ where
     Handled::batch(results.len(), failed, depends_on)
 }
 
-/// The RPC error for arguments that cannot be decoded.
-const INVALID_ARGUMENTS: Outcome = Outcome::Error { code: 4, message: "invalid rpc arg" };
-
 impl Handlers {
     fn now(&self) -> LogTime {
         self.clock.now()
@@ -195,16 +190,10 @@ impl Handlers {
     }
 }
 
-/// A request of another client generation, or nonsense. One line says which.
+/// A request of another client generation, or nonsense. The server says which in the log.
 fn refuse_arguments(function: Function, body: &[u8]) -> Handled {
-    /// When a line was last written: who sends nonsense must not fill our disk.
-    static LAST_LINE: AtomicU64 = AtomicU64::new(0);
-    let reason = generation::explain(function, body);
-    let second = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    if LAST_LINE.swap(second, Ordering::Relaxed) != second {
-        tracing::warn!(function = function.name(), %reason, "refused a request whose arguments cannot be read");
-    }
-    Handled { outcome: INVALID_ARGUMENTS, batch: false, items: 1, failed: 1 }
+    let outcome = Outcome::Refused(generation::explain(function, body));
+    Handled { outcome, batch: false, items: 1, failed: 1 }
 }
 
 /// Arguments that make no sense.

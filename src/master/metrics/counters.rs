@@ -33,6 +33,8 @@ pub struct Counters {
     pub expired_clients: AtomicU64,
     /// Requests that could not be decoded or that named no RPC.
     pub malformed_requests: AtomicU64,
+    /// Calls that were refused because the log had no room for too long.
+    pub refused_changes: AtomicU64,
     /// Connections that clients have opened.
     pub accepted_connections: AtomicU64,
 }

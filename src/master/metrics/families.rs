@@ -265,6 +265,11 @@ impl Families {
                 "Requests that could not be understood",
                 &counters.malformed_requests,
             ),
+            (
+                "moonkeeper_refused_changes_total",
+                "Changes that were refused because the log had no room for too long",
+                &counters.refused_changes,
+            ),
         ] {
             self.counter(name, help, counter.load(Relaxed));
         }

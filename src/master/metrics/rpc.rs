@@ -70,6 +70,11 @@ impl RpcMetrics {
         }
     }
 
+    /// Counts the failure of a call that was counted when it started.
+    pub fn failed(&self, rpc: Function) {
+        self.slot(rpc).failures.fetch_add(1, Relaxed);
+    }
+
     /// Counts one batch call. It fails when nothing of it succeeds; so does one of nothing, as in the reference.
     pub fn batch(&self, rpc: Function, items: usize, failed: usize) {
         let slot = self.slot(rpc);

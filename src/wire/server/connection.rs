@@ -4,9 +4,11 @@
 //! out with one write, and only what is left over (a partial request, bytes the socket did not take) is copied to the
 //! connection. So an idle connection holds no buffer at all, and a call allocates nothing.
 
+use super::aside::{Asides, Done};
 use super::budget::Charge;
 use super::parked::Parked;
-use super::service::{BoxFuture, Outcome, Service, Turn};
+use super::refused;
+use super::service::{BoxFuture, Outcome, Service, Turn, Waited};
 use crate::wire::frame::{self, FrameError, RequestHeader};
 use crate::wire::functions::Function;
 use std::cell::RefCell;
@@ -14,18 +16,17 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Sleep;
 
 /// How much one read takes. Some hundred small requests; also what a connection can hold back in whole requests.
 const READ_CHUNK: usize = 32 << 10;
 /// While more reply bytes than this wait for the peer or for the log, no further request of the connection is started:
 /// what a client that never reads can make the master hold, besides one reply.
 const OUTPUT_LIMIT: usize = 32 << 10;
-/// How many calls of one connection may be under way outside its loop.
-const LATER_LIMIT: usize = 64;
 /// A thread keeps its output buffer up to this size; a rare huge reply is not kept for ever.
 const KEPT_SCRATCH: usize = 1 << 20;
 
@@ -56,14 +57,9 @@ pub(super) enum Closed {
     Overload,
 }
 
-struct LaterReply {
-    sequence: u32,
-    reply: BoxFuture<(Vec<u8>, u64)>,
-}
-
 struct IdleTimer {
     limit: Duration,
-    last_request: Instant,
+    last_request: tokio::time::Instant,
     sleep: Pin<Box<Sleep>>,
 }
 
@@ -79,15 +75,29 @@ pub(super) struct Connection<S> {
     /// The durable prefix when it was last looked at; it only grows.
     durable: u64,
     parked: Parked,
-    later: Vec<LaterReply>,
+    asides: Asides,
+    /// Of calls that are done and that this connection is not charged for yet.
+    places: Vec<OwnedSemaphorePermit>,
     /// What the next request waits for before it can start.
     waiting: Option<BoxFuture<Option<Turn>>>,
-    /// What it waited for. Kept while requests are handled that came together, never longer.
-    turn: Option<Turn>,
+    /// What it waited for. A turn is kept while requests are handled that came together, never longer.
+    waited: Waited,
     idle: Option<IdleTimer>,
-    charge: Charge,
-    /// Set when the input makes no sense: what was answered before is still sent.
+    charges: Charges,
+    /// Whether bytes have come from the peer, and gone to it, since the charges were last settled.
+    received: bool,
+    sent: bool,
+    /// Set when the input makes no sense. What is answered by then is sent as far as the socket takes it at once; replies
+    /// that wait for the log, for the peer or for work aside go with the connection.
     broken: Option<FrameError>,
+}
+
+/// What a connection is charged for.
+pub(super) struct Charges {
+    /// Requests that are not whole, or wait, and replies that wait for the log.
+    pub(super) pending: Charge,
+    /// Replies that the peer does not read.
+    pub(super) unread: Charge,
 }
 
 impl<S: Service> Connection<S> {
@@ -95,12 +105,13 @@ impl<S: Service> Connection<S> {
     pub(super) fn new(
         stream: TcpStream,
         service: Arc<S>,
-        charge: Charge,
+        charges: Charges,
+        asides: Asides,
         idle_timeout: Option<Duration>,
     ) -> Self {
         let idle = idle_timeout.map(|limit| IdleTimer {
             limit,
-            last_request: Instant::now(),
+            last_request: tokio::time::Instant::now(),
             sleep: Box::pin(tokio::time::sleep(limit)),
         });
         Self {
@@ -111,11 +122,14 @@ impl<S: Service> Connection<S> {
             written: 0,
             durable: 0,
             parked: Parked::default(),
-            later: Vec::new(),
+            asides,
+            places: Vec::new(),
             waiting: None,
-            turn: None,
+            waited: Waited::default(),
             idle,
-            charge,
+            charges,
+            received: false,
+            sent: false,
             broken: None,
         }
     }
@@ -123,7 +137,9 @@ impl<S: Service> Connection<S> {
     fn drive(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Poll<Closed> {
         let Scratch { input, output } = scratch;
         loop {
-            self.collect_later(cx, output);
+            if !self.asides.is_empty() {
+                self.collect_asides(cx, output);
+            }
             self.parked.release(&*self.service, cx, output);
             if let Err(closed) = self.flush(cx, output) {
                 return Poll::Ready(closed);
@@ -148,7 +164,7 @@ impl<S: Service> Connection<S> {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(error)) => return Poll::Ready(Closed::Io(error)),
                 Poll::Ready(Ok(())) if read.filled().is_empty() => return Poll::Ready(Closed::ByPeer),
-                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Ok(())) => self.received = true,
             }
             if self.input.is_empty() {
                 let used = self.handle(read.filled(), output);
@@ -162,7 +178,7 @@ impl<S: Service> Connection<S> {
     /// Handles every whole request in `input` that may start; says how many bytes they had.
     fn handle(&mut self, input: &[u8], out: &mut Vec<u8>) -> usize {
         let mut used = 0;
-        while out.len() + self.parked.bytes() <= OUTPUT_LIMIT && self.later.len() < LATER_LIMIT {
+        while out.len() + self.parked.bytes() <= OUTPUT_LIMIT && !self.asides.hold_back() {
             let rest = &input[used..];
             let header = match RequestHeader::parse(rest) {
                 Ok(Some(header)) if rest.len() >= header.frame_length() => header,
@@ -178,11 +194,11 @@ impl<S: Service> Connection<S> {
             }
             used += header.frame_length();
         }
-        self.turn = None;
+        self.waited.turn = None;
         if used > 0
             && let Some(idle) = &mut self.idle
         {
-            idle.last_request = Instant::now();
+            idle.last_request = tokio::time::Instant::now();
         }
         used
     }
@@ -194,25 +210,33 @@ impl<S: Service> Connection<S> {
         let Some(function) = Function::from_id(header.function_id) else {
             let message = "the rpc function not registered";
             frame::append_error(out, sequence, frame::FUNCTION_NOT_REGISTERED, message);
+            self.service.unknown_function();
             return true;
         };
         let start = frame::begin_response(out);
-        match self.service.call(function, body, &mut self.turn, out) {
+        match self.service.call(function, body, &mut self.waited, out) {
             Outcome::Ready { depends_on } => self.finish(start, sequence, depends_on, out),
             Outcome::Busy(waiting) => {
                 out.truncate(start);
                 self.waiting = Some(waiting);
+                self.waited.since.get_or_insert_with(Instant::now);
                 return false;
             }
-            Outcome::Later(reply) => {
+            Outcome::Aside(aside) => {
                 out.truncate(start);
-                self.later.push(LaterReply { sequence, reply });
+                self.asides.start(sequence, aside);
+            }
+            Outcome::Refused(reason) => {
+                out.truncate(start);
+                frame::append_error(out, sequence, frame::INVALID_RPC_ARGUMENTS, "invalid rpc arg");
+                refused::report(function, reason, || self.stream.peer_addr());
             }
             Outcome::Error { code, message } => {
                 out.truncate(start);
                 frame::append_error(out, sequence, code, message);
             }
         }
+        self.waited.since = None;
         true
     }
 
@@ -220,42 +244,47 @@ impl<S: Service> Connection<S> {
     #[inline]
     fn finish(&mut self, start: usize, sequence: u32, depends_on: u64, out: &mut Vec<u8>) {
         frame::finish_response(out, start, sequence);
-        if depends_on > self.durable {
-            self.durable = self.service.durable();
-            if depends_on > self.durable {
-                self.parked.push(depends_on, &out[start..]);
-                out.truncate(start);
-            }
+        if !self.is_durable(depends_on) {
+            self.parked.push(depends_on, &out[start..]);
+            out.truncate(start);
         }
     }
 
-    fn collect_later(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) {
-        let mut index = 0;
-        while index < self.later.len() {
-            let Poll::Ready((body, depends_on)) = self.later[index].reply.as_mut().poll(cx) else {
-                index += 1;
-                continue;
-            };
-            let sequence = self.later.swap_remove(index).sequence;
-            let start = frame::begin_response(out);
-            out.extend_from_slice(&body);
-            self.finish(start, sequence, depends_on, out);
+    /// Whether the log is as far as that.
+    #[inline]
+    fn is_durable(&mut self, id: u64) -> bool {
+        if id > self.durable {
+            self.durable = self.service.durable();
         }
-        if self.later.is_empty() && self.later.capacity() > 0 {
-            self.later = Vec::new();
+        id <= self.durable
+    }
+
+    fn collect_asides(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) {
+        while let Some(Done { frame, depends_on, place }) = self.asides.poll_done(cx) {
+            self.places.extend(place);
+            if !self.is_durable(depends_on) {
+                self.parked.push(depends_on, &frame);
+            } else if out.is_empty() && frame.len() > KEPT_SCRATCH {
+                // It need not be copied, and the thread does not keep it.
+                *out = frame;
+            } else {
+                out.extend_from_slice(&frame);
+            }
         }
     }
 
     /// Writes what waits and then `out`; what the socket does not take is kept, and `out` is empty afterwards.
     fn flush(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Result<(), Closed> {
         if !self.output.is_empty() {
-            self.written += write_some(&mut self.stream, &*self.service, cx, &self.output[self.written..])?;
+            let sent = write_some(&mut self.stream, &*self.service, cx, &self.output[self.written..])?;
+            self.written += sent;
+            self.sent |= sent > 0;
             if self.written < self.output.len() {
                 if !out.is_empty() {
                     self.output.drain(..self.written);
                     self.written = 0;
                     self.output.extend_from_slice(out);
-                    out.clear();
+                    empty(out);
                 }
                 return Ok(());
             }
@@ -266,6 +295,7 @@ impl<S: Service> Connection<S> {
             return Ok(());
         }
         let sent = write_some(&mut self.stream, &*self.service, cx, out)?;
+        self.sent = true;
         if sent < out.len() {
             if out.len() > KEPT_SCRATCH {
                 self.output = std::mem::take(out);
@@ -274,10 +304,7 @@ impl<S: Service> Connection<S> {
             }
             self.output = out[sent..].to_vec();
         }
-        out.clear();
-        if out.capacity() > KEPT_SCRATCH {
-            out.shrink_to(KEPT_SCRATCH);
-        }
+        empty(out);
         Ok(())
     }
 
@@ -285,14 +312,14 @@ impl<S: Service> Connection<S> {
     fn may_start(&mut self, cx: &mut Context<'_>) -> bool {
         if let Some(waiting) = &mut self.waiting {
             let Poll::Ready(turn) = waiting.as_mut().poll(cx) else { return false };
-            self.turn = turn;
+            self.waited.turn = turn;
             self.waiting = None;
         }
         let may = self.output.len() - self.written + self.parked.bytes() <= OUTPUT_LIMIT
-            && self.later.len() < LATER_LIMIT;
+            && !self.asides.hold_back();
         if !may {
             // Others wait for the turn, and a client that does not read must not keep it from them.
-            self.turn = None;
+            self.waited.turn = None;
         }
         may
     }
@@ -328,26 +355,44 @@ impl<S: Service> Connection<S> {
         self.input.extend_from_slice(more);
     }
 
-    /// Bytes of memory that this connection keeps while it waits.
-    fn held(&self) -> usize {
-        self.input.capacity() + self.output.capacity() + self.parked.bytes()
+    /// Charges what this connection keeps while it waits; `false` if it has to go.
+    fn settle(&mut self, cx: &Context<'_>) -> bool {
+        let pending = self.input.capacity() + self.parked.bytes() + self.asides.keep();
+        // What waits for the log or for work of ours is no fault of the peer's.
+        let ours = self.waiting.is_some() || !self.parked.is_empty() || !self.asides.is_empty();
+        let (received, sent) = (self.received || ours, self.sent);
+        (self.received, self.sent) = (false, false);
+        let settled = self.charges.pending.settle(pending, received, &mut self.places, cx)
+            && self.charges.unread.settle(self.output.capacity(), sent, &mut self.places, cx);
+        if self.places.capacity() > 0 {
+            self.places = Vec::new();
+        }
+        settled
     }
 
     fn is_idle_too_long(&mut self, cx: &mut Context<'_>) -> bool {
-        let waiting = self.waiting.is_some() || !self.parked.is_empty() || !self.later.is_empty();
+        let waiting = self.waiting.is_some() || !self.parked.is_empty() || !self.asides.is_empty();
         let Some(idle) = &mut self.idle else { return false };
         while idle.sleep.as_mut().poll(cx).is_ready() {
             if waiting {
                 // The peer waits for us, not we for it.
-                idle.last_request = Instant::now();
+                idle.last_request = tokio::time::Instant::now();
             }
             let deadline = idle.last_request + idle.limit;
-            if deadline <= Instant::now() {
+            if deadline <= tokio::time::Instant::now() {
                 return true;
             }
             idle.sleep.as_mut().reset(deadline);
         }
         false
+    }
+}
+
+/// Empties the buffer of a thread.
+fn empty(out: &mut Vec<u8>) {
+    out.clear();
+    if out.capacity() > KEPT_SCRATCH {
+        out.shrink_to(KEPT_SCRATCH);
     }
 }
 
@@ -382,7 +427,7 @@ impl<S: Service> Future for Connection<S> {
             scratch.output.clear();
             let this = &mut *self;
             let driven = this.drive(cx, scratch);
-            if driven.is_pending() && !this.charge.settle(this.held()) {
+            if driven.is_pending() && !this.settle(cx) {
                 return Poll::Ready(Closed::Overload);
             }
             driven

@@ -3,21 +3,24 @@
 //! It frames requests, hands them to a [`Service`] in the order of their arrival, and sends the replies when they may
 //! be sent. It knows nothing of what a call means.
 
+mod aside;
 mod budget;
 mod connection;
 mod parked;
+mod refused;
 mod service;
 
-pub use service::{BoxFuture, Outcome, Service, Turn};
+pub use service::{Aside, BoxFuture, Outcome, Service, Turn, Waited};
 
+use aside::Asides;
 use budget::{Budget, Charge};
-use connection::{Closed, Connection};
+use connection::{Charges, Closed, Connection};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 /// Connections that the kernel holds for us until they are accepted: thousands of clients reconnect at once after a
@@ -28,6 +31,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// A line about refused, failed or closed connections at most this often each.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
+/// What a connection may hold in requests and in replies that wait for the log before it is charged: what the limits of
+/// one connection come to with small requests.
+const FREE_PENDING: usize = 64 << 10;
+/// The same for replies that the peer does not read. A thousand clients that never read hold this much each, what they
+/// sent last, and the budget together.
+const FREE_UNREAD: usize = 32 << 10;
+
 /// How the server treats connections.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -37,14 +47,27 @@ pub struct Settings {
     pub idle_timeout: Option<Duration>,
     /// Send small replies at once.
     pub no_delay: bool,
-    /// How many bytes of large requests and unread replies all connections may hold together; a connection that would
-    /// go beyond it is closed unless it is the only one.
-    pub max_held_bytes: usize,
+    /// How many bytes of large requests, and of replies that wait for the log, all connections may hold together; beyond
+    /// it those are closed from which nothing has come for the longest time.
+    pub max_pending_bytes: usize,
+    /// The same for replies that peers do not read.
+    pub max_unread_bytes: usize,
+    /// How many calls may do their work aside at a time, over all connections.
+    pub max_aside: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { max_connections: 20_000, idle_timeout: None, no_delay: true, max_held_bytes: 512 << 20 }
+        Self {
+            max_connections: 20_000,
+            idle_timeout: None,
+            no_delay: true,
+            // Eight requests of the largest size.
+            max_pending_bytes: 512 << 20,
+            max_unread_bytes: 32 << 20,
+            // Each keeps a processor busy, and the upkeep needs threads as well.
+            max_aside: 2,
+        }
     }
 }
 
@@ -112,7 +135,9 @@ impl Server {
         let Self { listener, settings, connections, .. } = self;
         let stopped = async move { drop(stop.wait_for(|stop| *stop).await) };
         tokio::pin!(stopped);
-        let budget = Budget::new(settings.max_held_bytes);
+        let pending = Budget::new(FREE_PENDING, settings.max_pending_bytes);
+        let unread = Budget::new(FREE_UNREAD, settings.max_unread_bytes);
+        let places = Arc::new(Semaphore::new(settings.max_aside));
         let mut tasks = JoinSet::new();
         let mut refused = Throttle::default();
         let mut failed = Throttle::default();
@@ -132,8 +157,13 @@ impl Server {
                     }
                     Ok((stream, peer)) => {
                         connections.fetch_add(1, Ordering::Relaxed);
-                        let charge = Charge::new(Arc::clone(&budget));
-                        tasks.spawn(run(stream, peer, Arc::clone(&service), charge, settings.clone()));
+                        service.connected();
+                        let charges = Charges {
+                            pending: Charge::new(Arc::clone(&pending)),
+                            unread: Charge::new(Arc::clone(&unread)),
+                        };
+                        let asides = Asides::new(Arc::clone(&places));
+                        tasks.spawn(run(stream, peer, Arc::clone(&service), charges, asides, settings.clone()));
                     }
                     Err(error) => {
                         if failed.allow() {
@@ -154,7 +184,8 @@ async fn run<S: Service>(
     stream: TcpStream,
     peer: SocketAddr,
     service: Arc<S>,
-    charge: Charge,
+    charges: Charges,
+    asides: Asides,
     settings: Settings,
 ) -> (SocketAddr, Closed) {
     if settings.no_delay
@@ -162,7 +193,7 @@ async fn run<S: Service>(
     {
         tracing::debug!(%peer, %error, "cannot set TCP_NODELAY");
     }
-    (peer, Connection::new(stream, service, charge, settings.idle_timeout).await)
+    (peer, Connection::new(stream, service, charges, asides, settings.idle_timeout).await)
 }
 
 /// Says why a connection ended. Peers decide how often that happens, so what they cause is throttled.

@@ -1,14 +1,25 @@
 //! What the server asks of whoever answers the calls.
 
 use crate::wire::functions::Function;
+use crate::wire::generation::Refusal;
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Instant;
 
 /// A future that a service hands to a connection.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The right to do what one call at a time does. It passes to the next in line when it is dropped.
 pub type Turn = tokio::sync::OwnedSemaphorePermit;
+
+/// What a call has waited for before it could start.
+#[derive(Debug, Default)]
+pub struct Waited {
+    /// What the wait brought, or what an earlier call took that came with this one.
+    pub turn: Option<Turn>,
+    /// Since when this call waits, if it does.
+    pub since: Option<Instant>,
+}
 
 /// What a handler says about the reply that it has appended to `out`.
 pub enum Outcome {
@@ -21,10 +32,11 @@ pub enum Outcome {
     /// later requests of the connection wait behind this one. What made the call wait may have passed before the future
     /// is first looked at: that counts, else the connection would wait for ever.
     Busy(BoxFuture<Option<Turn>>),
-    /// The work goes on outside the connection's loop. The future yields the reply body and the sequence id that it
-    /// depends on. Later requests of the connection go on meanwhile.
-    Later(BoxFuture<(Vec<u8>, u64)>),
-    /// An RPC-level error: its code and message, which become the reply.
+    /// The work takes long and is done outside the connection's loop.
+    Aside(Box<Aside>),
+    /// The arguments cannot be read. The reply is RPC error 4, and a line in the log names the reason.
+    Refused(Refusal),
+    /// Another RPC-level error: its code and message, which become the reply.
     Error {
         /// The code in the response header.
         code: u8,
@@ -33,12 +45,24 @@ pub enum Outcome {
     },
 }
 
+/// Work that is done outside the loop of a connection, on a thread of its own. Only a few of all connections' are under
+/// way at a time; the others wait in line, and with each the requests that came after it.
+pub struct Aside {
+    /// Appends the reply body, and says which sequence id it depends on.
+    pub work: Box<dyn FnOnce(&mut Vec<u8>) -> u64 + Send>,
+    /// Bytes of memory that it keeps until it is done.
+    pub keeps: usize,
+    /// Whether later requests of the connection wait until it is done, because it changes what they find. Others start
+    /// as soon as this one has started.
+    pub holds_back: bool,
+}
+
 /// Answers calls.
 pub trait Service: Send + Sync + 'static {
-    /// Starts a call. Calls of one connection are started in the order of their arrival. `turn` is what the connection
-    /// waited for, if it did; a turn that is there afterwards is kept for the calls that came with this one. Whatever
-    /// was appended to `out` counts only with [`Outcome::Ready`].
-    fn call(&self, function: Function, body: &[u8], turn: &mut Option<Turn>, out: &mut Vec<u8>) -> Outcome;
+    /// Starts a call. Calls of one connection are started in the order of their arrival. A turn that is in `waited`
+    /// afterwards is kept for the calls that came with this one. Whatever was appended to `out` counts only with
+    /// [`Outcome::Ready`].
+    fn call(&self, function: Function, body: &[u8], waited: &mut Waited, out: &mut Vec<u8>) -> Outcome;
 
     /// The durable prefix.
     fn durable(&self) -> u64;
@@ -48,4 +72,10 @@ pub trait Service: Send + Sync + 'static {
 
     /// Asked right before bytes go to a socket. `false`: this master no longer leads, and the connection is closed.
     fn may_write(&self) -> bool;
+
+    /// A client has connected; for counting.
+    fn connected(&self) {}
+
+    /// A call named no function that there is, and was answered so; for counting.
+    fn unknown_function(&self) {}
 }

@@ -1,0 +1,119 @@
+//! Calls of a connection whose work is done outside its loop.
+
+use super::service::{Aside, BoxFuture};
+use crate::wire::frame;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+
+/// A call that is done.
+pub(super) struct Done {
+    /// The whole frame, or an error if the work panicked.
+    pub(super) frame: Vec<u8>,
+    /// What it depends on.
+    pub(super) depends_on: u64,
+    /// Its place, unless the work panicked.
+    pub(super) place: Option<OwnedSemaphorePermit>,
+}
+
+/// The calls of one connection that are under way, and the one that waits for its place.
+pub(super) struct Asides {
+    /// Places for the work of all connections. A place is taken until the connection has the reply and is charged for it.
+    places: Arc<Semaphore>,
+    running: Vec<Running>,
+    next: Option<Next>,
+}
+
+struct Running {
+    sequence: u32,
+    keeps: usize,
+    holds_back: bool,
+    task: JoinHandle<Done>,
+}
+
+struct Next {
+    sequence: u32,
+    aside: Box<Aside>,
+    place: BoxFuture<Option<OwnedSemaphorePermit>>,
+}
+
+impl Asides {
+    /// None yet.
+    pub(super) fn new(places: Arc<Semaphore>) -> Self {
+        Self { places, running: Vec::new(), next: None }
+    }
+
+    /// Starts a call, or puts it in line.
+    pub(super) fn start(&mut self, sequence: u32, aside: Box<Aside>) {
+        debug_assert!(self.next.is_none(), "a call was started behind one that waits");
+        match Arc::clone(&self.places).try_acquire_owned() {
+            Ok(place) => self.run(sequence, aside, place),
+            Err(_) => {
+                let places = Arc::clone(&self.places);
+                // They are never closed.
+                let place = Box::pin(async move { places.acquire_owned().await.ok() });
+                self.next = Some(Next { sequence, aside, place });
+            }
+        }
+    }
+
+    fn run(&mut self, sequence: u32, aside: Box<Aside>, place: OwnedSemaphorePermit) {
+        let Aside { work, keeps, holds_back } = *aside;
+        // The work goes on when the connection is gone, and keeps its place until it ends.
+        let task = tokio::task::spawn_blocking(move || {
+            let mut reply = Vec::new();
+            let start = frame::begin_response(&mut reply);
+            let depends_on = work(&mut reply);
+            frame::finish_response(&mut reply, start, sequence);
+            Done { frame: reply, depends_on, place: Some(place) }
+        });
+        self.running.push(Running { sequence, keeps, holds_back, task });
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.running.is_empty() && self.next.is_none()
+    }
+
+    /// Whether the next request of the connection has to wait for one of them.
+    #[inline]
+    pub(super) fn hold_back(&self) -> bool {
+        self.next.is_some() || self.running.iter().any(|running| running.holds_back)
+    }
+
+    /// Bytes of memory that they keep.
+    #[inline]
+    pub(super) fn keep(&self) -> usize {
+        let next = self.next.as_ref().map_or(0, |next| next.aside.keeps);
+        self.running.iter().map(|running| running.keeps).sum::<usize>() + next
+    }
+
+    /// One that is done. If there is none, the task is woken when that changes.
+    pub(super) fn poll_done(&mut self, cx: &mut Context<'_>) -> Option<Done> {
+        if let Some(next) = &mut self.next
+            && let Poll::Ready(place) = next.place.as_mut().poll(cx)
+            && let Some(Next { sequence, aside, .. }) = self.next.take()
+            && let Some(place) = place
+        {
+            self.run(sequence, aside, place);
+        }
+        for index in 0..self.running.len() {
+            let Poll::Ready(done) = Pin::new(&mut self.running[index].task).poll(cx) else { continue };
+            let sequence = self.running.swap_remove(index).sequence;
+            if self.running.is_empty() {
+                self.running = Vec::new();
+            }
+            return Some(done.unwrap_or_else(|error| {
+                tracing::error!(%error, "a call whose work was done aside failed");
+                let mut reply = Vec::new();
+                frame::append_error(&mut reply, sequence, frame::HANDLER_FAILED, "the call failed");
+                Done { frame: reply, depends_on: 0, place: None }
+            }));
+        }
+        None
+    }
+}

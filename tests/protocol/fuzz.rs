@@ -1,0 +1,115 @@
+//! What the fuzzers share: random mutations of captured bodies, for a while.
+//!
+//! `MOONKEEPER_FUZZ_SECONDS` says how long (10), `MOONKEEPER_FUZZ_SEED` where to start (1). Every case has its own seed,
+//! printed when it fails, so that `MOONKEEPER_FUZZ_SEED` set to it replays the case first.
+
+use super::captured;
+use moonkeeper::wire::functions::Function;
+use std::time::{Duration, Instant};
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |value| value.parse().expect("a number"))
+}
+
+/// Where chance comes from.
+pub struct Random(u64);
+
+impl Random {
+    /// Spreads a small seed over all bits; the state must not be zero.
+    pub fn new(seed: u64) -> Self {
+        let mixed = (seed.wrapping_add(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        Self((mixed ^ (mixed >> 29)) | 1)
+    }
+
+    /// Any number.
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// A number below `limit`; 0 if there is none.
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+}
+
+/// Names the case when a check inside it fails.
+struct Case(u64);
+
+impl Drop for Case {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("replay with MOONKEEPER_FUZZ_SEED={}", self.0);
+        }
+    }
+}
+
+/// Changes `bytes` in a few places.
+pub fn mutate(random: &mut Random, bytes: &mut Vec<u8>, others: &[Vec<u8>]) {
+    const NOTABLE: [u8; 10] = [0, 1, 2, 4, 0x15, 0x7f, 0x80, 0xfe, 0xff, 0x0c];
+    for _ in 0..1 + random.below(4) {
+        let at = random.below(bytes.len());
+        match random.below(8) {
+            0 if !bytes.is_empty() => bytes[at] ^= 1 << random.below(8),
+            1 if !bytes.is_empty() => bytes[at] = NOTABLE[random.below(NOTABLE.len())],
+            2 if !bytes.is_empty() => bytes[at] = random.next() as u8,
+            // The metainfo byte: another width, with or without literal.
+            3 if bytes.len() > 4 => bytes[4] = random.next() as u8 & 0x1f,
+            4 => bytes.truncate(at),
+            5 => {
+                let count = 1 + random.below(16);
+                let filling = NOTABLE[random.below(NOTABLE.len())];
+                bytes.splice(at..at, std::iter::repeat_n(filling, count));
+            }
+            6 => {
+                let other = &others[random.below(others.len())];
+                let from = random.below(other.len());
+                bytes.truncate(at);
+                bytes.extend_from_slice(&other[from..]);
+            }
+            _ => {
+                let end = (at + random.below(64)).min(bytes.len());
+                let repeated = bytes[at.min(end)..end].to_vec();
+                bytes.splice(at..at, repeated);
+            }
+        }
+    }
+}
+
+/// Bodies to start from: everything captured, and for every function a body of zeros under the right codes.
+pub fn seeds() -> Vec<(Function, Vec<u8>)> {
+    let mut seeds: Vec<_> = captured().into_iter().map(|frame| (frame.function, frame.body)).collect();
+    for &function in Function::ALL {
+        for shape in [function.request_shape(), Some(function.response_shape())].into_iter().flatten() {
+            let mut body = shape.code.to_le_bytes().to_vec();
+            body.extend_from_slice(&[0; 160]);
+            seeds.push((function, body.clone()));
+            body[4..].fill(1);
+            seeds.push((function, body));
+        }
+    }
+    seeds
+}
+
+/// The most memory that this process has reserved.
+pub fn reserved() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmPeak:")).unwrap();
+    peak.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() * 1024
+}
+
+/// Calls `case` with ever new seeds until the time is up; says how many there were.
+pub fn for_a_while(mut case: impl FnMut(&mut Random)) -> u64 {
+    let until = Instant::now() + Duration::from_secs(setting("MOONKEEPER_FUZZ_SECONDS", 10));
+    let first = setting("MOONKEEPER_FUZZ_SEED", 1);
+    for count in 0.. {
+        if Instant::now() >= until {
+            return count;
+        }
+        let named = Case(first.wrapping_add(count));
+        case(&mut Random::new(named.0));
+    }
+    unreachable!("the range has no end")
+}
