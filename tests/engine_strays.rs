@@ -235,6 +235,29 @@ fn bytes_that_a_copy_is_written_to_stay_reserved() {
 }
 
 #[test]
+fn an_object_can_be_cleared_while_it_is_copied_to_memory_that_is_gone() {
+    let pair = pair();
+    let engine = &pair.primary;
+    mount(engine, &memory(2, "b:1", BASE, SIZE), 20, 1_000);
+    put(engine, "object", 1000, &WriteConfig { preferred: &[b"a:1"], ..plain() }, 20_000);
+    let mut sequencer = engine.sequencer(LogTime(30_000));
+    let targets: &[&[u8]] = &[b"b:1"];
+    sequencer.copy_start(uuid(1), b"object", b"a:1", targets, DynamicLease::default()).result.unwrap();
+    // The copier may be writing there, and the copy does not count for readers.
+    assert_eq!(sequencer.replica_clear(uuid(1), b"object", b"").result, Ok(false));
+    sequencer.expire_client(uuid(20));
+    assert_eq!(sequencer.replica_clear(uuid(1), b"object", b"").result, Ok(true));
+    drop(sequencer);
+    assert!(!engine::present(engine, "object"));
+    mount(engine, &memory(2, "b:1", BASE, SIZE), 20, 40_000);
+    assert_eq!(engine.segments()[1].used(), 1024, "R4");
+    sound(&pair, "cleared");
+    engine.upkeep(LogTime(30_001 + RELEASE));
+    assert_eq!(engine.segments().iter().map(|segment| segment.used()).collect::<Vec<_>>(), [0, 0]);
+    sound(&pair, "released");
+}
+
+#[test]
 fn a_write_that_lost_one_of_two_replicas_gives_its_bytes_back_at_its_end() {
     let pair = pair();
     let engine = &pair.primary;

@@ -63,7 +63,7 @@ impl Sequencer<'_> {
     }
 
     /// When the write, copy or move of an object began that is under way.
-    fn written_since(&self, object: &Object) -> Option<LogTime> {
+    pub(super) fn written_since(&self, object: &Object) -> Option<LogTime> {
         let write = self.core.processing.get(&object.id).map(|write| write.started);
         write.or_else(|| object.replication().map(|copy| copy.started))
     }

@@ -5,6 +5,7 @@ use crate::engine::object::Object;
 use crate::engine::record::{ObjectRef, Record, RemoveSource};
 use crate::engine::shard::{Handle, SHARDS};
 use crate::engine::state::{Engine, Sequencer};
+use crate::engine::strays::is_stray;
 use crate::engine::types::{Answer, ErrorCode, LogTime, ObjectId, SequenceId, Uuid};
 
 /// At most so many objects are named by one record.
@@ -143,13 +144,13 @@ impl Sequencer<'_> {
             };
             self.core.writers.id(object.client) == client
                 && object.lease() <= now
-                && if segment_name.is_empty() { object.is_complete() } else { there(object) }
+                && if segment_name.is_empty() { object.is_written() } else { there(object) }
         });
         if may_go != Some(true) || self.held() || !self.doom_if_unleased(found.handle) {
             return Answer::ok(false, found.object.after);
         }
         let id = if segment_name.is_empty() {
-            self.commit(&Record::Remove { objects: &[found.object], source: RemoveSource::ReplicaClear })
+            self.clear_whole(&found)
         } else {
             let id = self.commit(&Record::ClearReplicas { object: found.object, segment_name });
             // What is left of the object can be read again.
@@ -162,6 +163,24 @@ impl Sequencer<'_> {
             id
         };
         Answer::ok(true, id)
+    }
+
+    /// Removes an object; if somebody may still be writing a copy of it to where a segment was, all its bytes stay
+    /// reserved for as long as that may take (R4).
+    fn clear_whole(&mut self, found: &Found) -> SequenceId {
+        let copied_since = self.view(found.handle, |object| {
+            object.replicas().any(is_stray).then(|| self.written_since(object)).flatten()
+        });
+        match copied_since.flatten() {
+            Some(started) => {
+                let release_at = started.plus(self.engine.rules.release_timeout);
+                self.commit(&Record::Discard { object: found.object, release_at })
+            }
+            None => {
+                let (objects, source) = (&[found.object], RemoveSource::ReplicaClear);
+                self.commit(&Record::Remove { objects, source })
+            }
+        }
     }
 
     fn doom_if_unleased(&mut self, handle: Handle) -> bool {
