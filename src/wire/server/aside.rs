@@ -50,7 +50,7 @@ impl Asides {
     pub(super) fn start(&mut self, sequence: u32, aside: Box<Aside>) {
         debug_assert!(self.next.is_none(), "a call was started behind one that waits");
         match Arc::clone(&self.places).try_acquire_owned() {
-            Ok(place) => self.run(sequence, aside, place),
+            Ok(place) => self.run(sequence, *aside, place),
             Err(_) => {
                 let places = Arc::clone(&self.places);
                 // They are never closed.
@@ -60,8 +60,8 @@ impl Asides {
         }
     }
 
-    fn run(&mut self, sequence: u32, aside: Box<Aside>, place: OwnedSemaphorePermit) {
-        let Aside { work, keeps, holds_back } = *aside;
+    fn run(&mut self, sequence: u32, aside: Aside, place: OwnedSemaphorePermit) {
+        let Aside { work, keeps, holds_back } = aside;
         // The work goes on when the connection is gone, and keeps its place until it ends.
         let task = tokio::task::spawn_blocking(move || {
             let mut reply = Vec::new();
@@ -99,7 +99,7 @@ impl Asides {
             && let Some(Next { sequence, aside, .. }) = self.next.take()
             && let Some(place) = place
         {
-            self.run(sequence, aside, place);
+            self.run(sequence, *aside, place);
         }
         for index in 0..self.running.len() {
             let Poll::Ready(done) = Pin::new(&mut self.running[index].task).poll(cx) else { continue };

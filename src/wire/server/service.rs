@@ -45,11 +45,14 @@ pub enum Outcome {
     },
 }
 
+/// Appends a reply body, and says which sequence id it depends on.
+pub type Work = Box<dyn FnOnce(&mut Vec<u8>) -> u64 + Send>;
+
 /// Work that is done outside the loop of a connection, on a thread of its own. Only a few of all connections' are under
 /// way at a time; the others wait in line, and with each the requests that came after it.
 pub struct Aside {
     /// Appends the reply body, and says which sequence id it depends on.
-    pub work: Box<dyn FnOnce(&mut Vec<u8>) -> u64 + Send>,
+    pub work: Work,
     /// Bytes of memory that it keeps until it is done.
     pub keeps: usize,
     /// Whether later requests of the connection wait until it is done, because it changes what they find. Others start
