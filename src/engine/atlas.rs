@@ -7,11 +7,14 @@ use std::ops::Range;
 use super::segment::{Segment, SegmentSpec};
 use super::types::SegmentNumber;
 
+/// The end of each segment by its first address and its number.
+type Ends = BTreeMap<(u64, SegmentNumber), u64>;
+
 /// Mounted segments by endpoint and address.
 #[derive(Debug, Default)]
 pub struct Atlas {
-    /// By endpoint: the end of each segment by its first address and its number.
-    segments: HashMap<Box<[u8]>, BTreeMap<(u64, SegmentNumber), u64>>,
+    /// By endpoint.
+    segments: HashMap<Box<[u8]>, Ends>,
 }
 
 impl Atlas {

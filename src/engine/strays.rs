@@ -13,11 +13,14 @@ use super::extents::Extents;
 use super::object::{Replica, ReplicaStatus};
 use super::segment::Segment;
 
+/// The end of each range by its first address and the replica that it is.
+type Ends = BTreeMap<(u64, u64), u64>;
+
 /// Bytes of unmounted memory into which somebody may still be writing.
 #[derive(Debug, Default)]
 pub struct Strays {
-    /// By endpoint: the end of each range by its first address and the replica that it is.
-    ranges: HashMap<Box<[u8]>, BTreeMap<(u64, u64), u64>>,
+    /// By endpoint.
+    ranges: HashMap<Box<[u8]>, Ends>,
 }
 
 /// Whether the replica is a stray: its segment is gone, and somebody may be writing to it.
