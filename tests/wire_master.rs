@@ -5,12 +5,15 @@
 #[path = "protocol/master.rs"]
 mod master;
 
-use master::{body, key, put, put_start, service, with_log};
+use master::{body, key, mount_at, on, put, put_start, service, with_log};
+use moonkeeper::engine::Engine;
+use moonkeeper::engine::rules::Rules;
 use moonkeeper::wire::functions::{Function, Rpc, rpc};
 use moonkeeper::wire::messages::{KeyRequest, KeysRequest, RemoveAllRequest, RemoveRequest};
 use moonkeeper::wire::server::{Outcome, Service, Waited};
 use moonkeeper::wire::struct_pack::decode;
 use moonkeeper::wire::types::ErrorCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A batch that is long enough to take a turn.
@@ -138,4 +141,22 @@ fn a_pattern_longer_than_any_that_is_taken_is_not_kept() {
     let request = body::<rpc::BatchExistKey>(&keys);
     let outcome = service.call(Function::BatchExistKey, &request, &mut Waited::default(), &mut out);
     assert!(matches!(outcome, Outcome::Ready { .. }));
+}
+
+#[test]
+fn the_answer_to_a_batch_is_bounded_however_often_it_asks_for_a_key() {
+    let service = on(&Arc::new(Engine::new(Rules::default())));
+    mount_at(&service, 1, 1 << 30, &[b'x'; 250]);
+    put(&service, b"a");
+    let keys = KeysRequest { keys: vec![b"a"; 400_000], tenant_id: b"" };
+    let request = body::<rpc::BatchGetReplicaList>(&keys);
+    let mut out = Vec::new();
+    let outcome = service.call(Function::BatchGetReplicaList, &request, &mut Waited::default(), &mut out);
+    assert!(matches!(outcome, Outcome::Ready { .. }));
+    assert!(out.len() < 66 << 20, "{} MiB", out.len() >> 20);
+    let found = decode::<<rpc::BatchGetReplicaList as Rpc>::Response<'_>>(&out).unwrap();
+    let told = found.iter().take_while(|item| item.is_ok()).count();
+    assert!(told > 200_000, "{told}");
+    assert!(found[told..].iter().all(|item| *item == Err(ErrorCode::INVALID_PARAMS)));
+    assert_eq!(found.len(), 400_000);
 }

@@ -5,6 +5,7 @@
 //! width of lengths belongs to the whole message: should an item need a wider one than the items before it, those are
 //! written anew. That is rare, and the handler need not know.
 
+use super::frame;
 use super::functions::Rpc;
 use super::struct_pack::{Decode, DecodeError, Encode, Form, Reader, Width, Wire, Writer, append_head};
 use std::marker::PhantomData;
@@ -24,6 +25,10 @@ pub enum BatchError {
     #[error("cannot widen the answer: {0}")]
     Widen(#[from] DecodeError),
 }
+
+/// No item that takes much room is added to an answer that is longer than this, the longest request: a short key may be
+/// asked for a million times, and each time the answer is where it lies.
+const FULL: usize = frame::MAX_REQUEST as usize;
 
 /// The answer to a batch function, under way.
 #[derive(Debug)]
@@ -63,6 +68,13 @@ impl<'o, F: Rpc> BatchReply<'o, F> {
         item.encode(&mut Writer::new(self.out, self.width));
         self.pushed += 1;
         Ok(())
+    }
+
+    /// Whether only errors may still be added.
+    #[must_use]
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.out.len() - self.start > FULL
     }
 
     /// Says that all items are there.
@@ -148,6 +160,15 @@ mod tests {
             found(&longer),
             found(b"c"),
         ]);
+    }
+
+    #[test]
+    fn an_answer_is_full_when_it_is_longer_than_any_request() {
+        let mut out = vec![0; 100 << 20];
+        let long = vec![b'x'; 60_000];
+        let mut reply = BatchReply::<rpc::BatchGetReplicaList>::begin(&mut out, 2000);
+        let fitting = (0..2000).take_while(|_| !reply.is_full() && reply.push(&found(&long)).is_ok()).count();
+        assert_eq!(fitting, (64 << 20) / (60_000 + 50) + 1);
     }
 
     #[test]

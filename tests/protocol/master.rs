@@ -80,12 +80,17 @@ fn call(service: &MasterService, function: Function, body: &[u8]) {
 
 /// Offers memory.
 pub fn mount(service: &MasterService, number: u64, size: u64) {
+    mount_at(service, number, size, b"127.0.0.1:12345");
+}
+
+/// Offers memory at an endpoint.
+pub fn mount_at(service: &MasterService, number: u64, size: u64, te_endpoint: &[u8]) {
     let segment = Segment {
         id: Uuid { first: 7, second: number },
         name: b"a host:1",
         base: number << 40,
         size,
-        te_endpoint: b"127.0.0.1:12345",
+        te_endpoint,
         protocol: b"tcp",
         host_id: b"",
     };

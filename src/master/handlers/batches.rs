@@ -78,6 +78,11 @@ impl Handlers {
         let mut reply = BatchReply::<F>::begin(out, request.keys.len());
         aside(request.keys.len(), || {
             for key in &request.keys {
+                if reply.is_full() {
+                    failed += 1;
+                    report(reply.push(&Err::<Readable<'_>, _>(INVALID)));
+                    continue;
+                }
                 let answer = self.engine.get(key, now, |object| {
                     report(reply.push(&Ok::<_, ErrorCode>(Readable::new(object, lease_ttl))));
                     object.size
@@ -155,6 +160,7 @@ impl Handlers {
                 let group = groups.map(|groups| groups[nth]);
                 let first = nth == 0 && config.prefer_alloc_in_same_node && !upsert;
                 nth += 1;
+                let full = reply.is_full();
                 let tell = |object: &Object| {
                     report(reply.push(&Ok::<_, ErrorCode>(Placed(object))));
                     starts.began(config.replica_num, object, self);
@@ -163,6 +169,7 @@ impl Handlers {
                 };
                 let answer =
                     match config::check(config, key.bytes, length, group, preferred, &self.engine.rules) {
+                        Ok(_) if full => Answer::invalid(INVALID),
                         Err(code) => Answer::invalid(code),
                         Ok(write) if upsert => run.upsert_start(client, key, length, &write, tell),
                         Ok(write) => run.put_start(client, key, length, &write, tell),

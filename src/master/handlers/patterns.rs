@@ -22,8 +22,8 @@ use crate::wire::types::ErrorCode;
 /// How many objects a pattern may find for one reply.
 const MAX_FOUND: usize = 1 << 18;
 
-/// How many bytes they may have in the reply. All connections together may hold four times as much in replies that are not
-/// read yet.
+/// How many bytes they may have in the reply. All connections together may hold twice as much in replies that are not
+/// read yet, so two such replies can be under way.
 const MAX_FOUND_BYTES: usize = 16 << 20;
 
 /// Clients give a call up after so long.

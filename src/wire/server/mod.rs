@@ -64,7 +64,7 @@ impl Default for Settings {
             no_delay: true,
             // Eight requests of the largest size.
             max_pending_bytes: 512 << 20,
-            max_unread_bytes: 64 << 20,
+            max_unread_bytes: 32 << 20,
             // Each keeps a processor busy, and the upkeep needs threads as well.
             max_aside: 2,
         }
