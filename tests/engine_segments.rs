@@ -9,7 +9,7 @@ use moonkeeper::engine::Engine;
 use moonkeeper::engine::ops::{MAX_MOUNTED, MAX_TOLD, WriteConfig};
 use moonkeeper::engine::record::DynamicLease;
 use moonkeeper::engine::rules::Rules;
-use moonkeeper::engine::segment::SegmentSpec;
+use moonkeeper::engine::segment::{SegmentSpec, SegmentStatus};
 use moonkeeper::engine::types::{ErrorCode, LogTime};
 
 /// Memory of one process, of which every number is another piece.
@@ -80,4 +80,19 @@ fn answers_that_a_dead_segment_decided_rest_on_its_unmount() {
     let task = sequencer.create_move_task(uuid(99), b"object", b"", source, target);
     assert_eq!(task.result, Err(ErrorCode::INVALID_PARAMS));
     assert!(task.depends_on >= unmounted, "INV-3: {:?}", task.depends_on);
+}
+
+#[test]
+fn the_status_of_a_name_rests_on_the_unmount_of_another_segment_of_that_name() {
+    let engine = Engine::new(Rules::default());
+    let mount = |number| {
+        let owner = uuid(100 + number);
+        engine.sequencer(LogTime(1_000)).mount(&piece(number), owner).result.unwrap();
+    };
+    mount(1);
+    mount(2);
+    let unmounted = engine.sequencer(LogTime(2_000)).unmount(uuid(2)).depends_on;
+    let status = engine.segment_status(b"name");
+    assert_eq!(status.result, Ok(SegmentStatus::Ok));
+    assert!(status.depends_on >= unmounted, "INV-3: {:?}", status.depends_on);
 }

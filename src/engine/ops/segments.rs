@@ -206,12 +206,16 @@ impl Engine {
     }
 
     fn status_of(&self, wanted: impl Fn(&crate::engine::segment::Segment) -> bool) -> Answer<SegmentStatus> {
-        let segments = self.segments.read();
-        let found = segments.values().filter(|segment| wanted(segment));
-        if let Some(last) = found.max_by_key(|segment| segment.number) {
-            return Answer::ok(last.status(), last.last_record());
+        let status = {
+            let segments = self.segments.read();
+            let found = segments.values().filter(|segment| wanted(segment));
+            found.max_by_key(|segment| segment.number).map(|segment| segment.status())
+        };
+        // One that was mounted later and is gone would have been the answer, so this rests on what took it away (INV-3).
+        let rests_on = self.settled();
+        match status {
+            Some(status) => Answer::ok(status, rests_on),
+            None => Answer::refuse(ErrorCode::SEGMENT_NOT_FOUND, rests_on),
         }
-        drop(segments);
-        Answer::refuse(ErrorCode::SEGMENT_NOT_FOUND, self.settled())
     }
 }
