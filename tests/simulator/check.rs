@@ -111,6 +111,28 @@ impl Sim {
             let what = format!("m{index} was elected at {end:?} and is at {applied:?} with its first record");
             self.fail(("INV-4", what));
         }
+        self.check_hold(index, end);
+    }
+
+    /// R6: nothing is given up before the last promise can have ended of whoever wrote last, whose log ends at `end`. One
+    /// whose lease was revoked by mistake goes on to answer for as long as its lease would have held.
+    fn check_hold(&mut self, index: usize, end: SequenceId) {
+        let before = self.truth.term_of(end).and_then(|term| self.truth.endings.get(&term)).copied();
+        let (Some(Ending::Revoked(at)), Some(node)) = (before, &self.masters[index].node) else { return };
+        // Whoever handed over promises nothing after its last record.
+        if self.truth.engine.resigned() {
+            return;
+        }
+        let engine = &node.replica().engine;
+        let (until, now) = (engine.hold_until(), engine.sequencer(LogTime(0)).now);
+        let waits = until.0.saturating_sub(now.0) * MS * 1000 / self.plan.rates[index];
+        let promised = at + self.plan.leader_ttl.as_micros() as u64 + self.plan.rules.lease_ttl * MS;
+        // Times in records are whole milliseconds.
+        if self.now + waits + 2 * MS < promised {
+            let what =
+                format!("m{index} waits {waits} from {}, readers may be promised until {promised}", self.now);
+            self.fail(("R6", what));
+        }
     }
 
     /// A master starts to serve: its first record is in the log, and all that it takes for durable is. Its first
