@@ -130,6 +130,8 @@ fn a_writer_that_says_it_is_done_gives_the_bytes_back() {
         engine.sequencer(LogTime(3_000)).expire_client(uuid(10));
         mount(engine, &memory(1, "a:1", BASE, SIZE), 10, 3_000);
         assert_eq!(engine.segments()[0].used(), 1024);
+        let lost = || engine.sequencer(LogTime(0)).reading().lost;
+        assert_eq!(lost(), 1, "it is not among the objects that metrics count");
         let late = |client: u64| {
             let mut sequencer = engine.sequencer(LogTime(4_000));
             if revoke {
@@ -144,7 +146,7 @@ fn a_writer_that_says_it_is_done_gives_the_bytes_back() {
         let answer = late(1);
         assert_eq!(answer.result, Err(ErrorCode::OBJECT_NOT_FOUND));
         assert_eq!(answer.depends_on, engine.applied(), "INV-3");
-        assert_eq!(engine.segments()[0].used(), 0);
+        assert_eq!((engine.segments()[0].used(), lost()), (0, 0));
         sound(&pair, "done");
     }
 }

@@ -14,7 +14,7 @@ use super::record::Record;
 use super::reign::Reign;
 use super::rules::Rules;
 use super::segment::Segment;
-use super::shard::{SHARDS, Shard};
+use super::shard::{Handle, SHARDS, Shard};
 use super::types::{LogTime, SegmentNumber, SequenceId};
 
 /// The state machine. Readers share it; changes pass through [`Engine::sequencer`].
@@ -85,6 +85,8 @@ pub struct Reading {
     pub discarded_bytes: u64,
     /// Objects that are being written.
     pub writing: usize,
+    /// Objects that went with their segments and are kept only for whoever may still be writing to them (R4).
+    pub lost: usize,
     /// Tasks that wait.
     pub tasks_pending: usize,
     /// Tasks that clients work on.
@@ -209,9 +211,23 @@ impl Sequencer<'_> {
             digest: self.core.digest(),
             discarded_bytes: u64::try_from(self.core.discarded_bytes).unwrap_or(u64::MAX),
             writing: self.core.processing.len(),
+            lost: self.lost(),
             tasks_pending: self.core.tasks.pending_len(),
             tasks_processing: self.core.tasks.processing_len(),
         }
+    }
+
+    /// How many objects are kept only for their writers. There are hardly ever any, and then it costs nothing to ask.
+    fn lost(&self) -> usize {
+        if self.core.strays.is_empty() {
+            return 0;
+        }
+        let copies = self.core.replications.iter().map(|(_, id)| id);
+        let open = self.core.processing.keys().chain(copies).filter_map(|id| self.core.ids.find(*id));
+        let is_lost = |handle: &Handle| {
+            self.objects(handle.shard()).at(handle.slot()).is_some_and(|object| !object.is_valid())
+        };
+        open.filter(is_lost).count()
     }
 
     /// Records that could not be applied to an object.

@@ -148,7 +148,7 @@ impl AdminView for Admin {
                     capacity_bytes,
                 })
                 .collect(),
-            keys: engine.len(),
+            keys: engine.len().saturating_sub(reading.lost as u64),
             soft_pinned_keys: counts.soft_pinned.load(Ordering::Relaxed),
             memory_keys: engine.len().saturating_sub(reading.writing as u64),
             clients: engine.joined_clients() as u64,
