@@ -7,12 +7,13 @@
 //! Only operations of `ops/put.rs` keep shards locked, and no other code may lock one meanwhile: records other than
 //! those that these operations make let go of them first (`Sequencer::change`).
 
+use std::hint::black_box;
 use std::ops::{Deref, DerefMut};
 
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
 
-use super::shard::{Objects, SHARDS, Shard};
+use super::shard::{Handle, KeyHash, Objects, SHARDS, Shard};
 use super::state::Sequencer;
 
 /// So many shards are kept locked at most. Readers of these wait for a few microseconds.
@@ -56,6 +57,26 @@ impl<'e> Held<'e> {
         for shard in self.numbers.drain(..) {
             self.places[usize::from(shard)] = NONE;
         }
+    }
+
+    /// Fetches the next few of these objects from memory, and where their keys stand: each pass waits for memory about
+    /// once, not once for each object. A lock between two of them would make the second wait for the first.
+    pub fn fetch(&mut self, shards: &'e [Shard], objects: impl Iterator<Item = Handle>) {
+        let next: SmallVec<[Handle; RUN]> = objects.take(RUN).collect();
+        for handle in &next {
+            self.hold(shards, handle.shard());
+        }
+        let look = |sum: u64, handle: &Handle| {
+            sum.wrapping_add(self.look(shards, handle.shard()).touch(Some(handle.slot())))
+        };
+        black_box(next.iter().fold(0, look));
+        let look = |sum: u64, handle: &Handle| {
+            let objects = self.look(shards, handle.shard());
+            let hash = objects.at(handle.slot()).map(|object| KeyHash::of(&object.key));
+            sum.wrapping_add(hash.map_or(0, |hash| objects.touch_table(hash)))
+        };
+        black_box(next.iter().fold(0, look));
+        self.let_go();
     }
 
     /// A shard to look at.

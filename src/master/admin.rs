@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::Mutex;
 
 use crate::engine::Engine;
 use crate::engine::object::Object;
@@ -30,6 +31,8 @@ pub struct Admin {
     pub metrics: Arc<Metrics>,
     /// How much the metadata server may hold.
     pub metadata_limits: MetadataLimits,
+    /// Held by whoever removes all objects: one after the other, since each goes through all of them.
+    pub removal: Arc<Mutex<()>>,
 }
 
 /// How much the metadata server may hold.
@@ -217,13 +220,17 @@ impl AdminView for Admin {
     }
 
     fn remove_all(&self, force: bool) -> Answer<'_, Result<i64, ViewError>> {
-        let (serving, metrics) = (self.serving(), Arc::clone(&self.metrics));
         Box::pin(async move {
-            let Some(Current { engine, clock, passage, .. }) = serving else {
+            let turn = Arc::clone(&self.removal).lock_owned().await;
+            let Some(Current { engine, clock, passage, .. }) = self.serving() else {
                 return Err(view_error(UNAVAILABLE));
             };
-            let removal = tokio::task::spawn_blocking(move || engine.remove_all(force, clock.now()));
-            metrics.rpc.call(Function::RemoveAll, true);
+            let removal = tokio::task::spawn_blocking(move || {
+                // It goes on when nobody waits for the answer any more, and is the one under way until it ends.
+                let _turn = turn;
+                engine.remove_all(force, clock.now())
+            });
+            self.metrics.rpc.call(Function::RemoveAll, true);
             match removal.await {
                 Ok((count, depends_on)) if passage.settle(depends_on).await => Ok(count as i64),
                 Ok(_) => Err(view_error(UNAVAILABLE)),
@@ -314,7 +321,8 @@ mod tests {
         let engine = Arc::new(engine);
         let (_, current) =
             tokio::sync::watch::channel(Current::alone(engine, Clock::start(), Arc::default()));
-        Admin { current, metrics: Metrics::new(), metadata_limits: MetadataLimits { entries, bytes } }
+        let metadata_limits = MetadataLimits { entries, bytes };
+        Admin { current, metrics: Metrics::new(), metadata_limits, removal: Arc::default() }
     }
 
     async fn put(store: &Admin, key: &str, value: &'static str) -> Result<Stored, MetadataError> {
@@ -357,6 +365,16 @@ mod tests {
         let logged = admin_of(Engine::with_log(Rules::default(), Box::new(Forgetful)), 9, usize::MAX);
         assert_eq!(logged.put(b"a", large.clone()).await, Err(MetadataError::TooLarge));
         assert_eq!(logged.put(&[b'k'; 4096], large.slice(1..)).await, Ok(Stored::Updated));
+    }
+
+    #[tokio::test]
+    async fn all_objects_are_removed_by_one_at_a_time() {
+        let store = admin(9, 1000);
+        let turn = Arc::clone(&store.removal).lock_owned().await;
+        let mut second = store.remove_all(true);
+        assert!(tokio::time::timeout(Duration::ZERO, &mut second).await.is_err());
+        drop(turn);
+        assert_eq!(second.await, Ok(0));
     }
 
     #[tokio::test]

@@ -95,7 +95,7 @@ pub(super) fn admin(settings: &Settings, current: CurrentState, metrics: &Arc<Me
     let metadata_limits = settings.metadata_server.as_ref().map_or(MetadataLimits::default(), |metadata| {
         MetadataLimits { entries: metadata.max_entries, bytes: metadata.max_bytes }
     });
-    Arc::new(Admin { current, metrics: Arc::clone(metrics), metadata_limits })
+    Arc::new(Admin { current, metrics: Arc::clone(metrics), metadata_limits, removal: Arc::default() })
 }
 
 /// Serves what is served over HTTP in every role.

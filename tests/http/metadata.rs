@@ -16,7 +16,7 @@ async fn serve(max_entries: usize, max_bytes: usize) -> Server {
     let engine = Arc::new(Engine::new(Rules::default()));
     let (_, current) = tokio::sync::watch::channel(Current::alone(engine, Clock::start(), Arc::default()));
     let metadata_limits = MetadataLimits { entries: max_entries, bytes: max_bytes };
-    let admin = Admin { current, metrics: Metrics::new(), metadata_limits };
+    let admin = Admin { current, metrics: Metrics::new(), metadata_limits, removal: Arc::default() };
     start(router(Arc::new(admin)), LIMITS).await
 }
 

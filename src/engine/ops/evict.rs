@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::engine::eviction::MAX_VICTIMS;
+use crate::engine::held::RUN;
 use crate::engine::record::{EvictRule, LeaseBucket, Record};
 use crate::engine::shard::Handle;
 use crate::engine::state::{Engine, Sequencer};
@@ -113,12 +114,18 @@ impl Sequencer<'_> {
         let mut count = 0;
         let mut up_to = None;
         let mut stop = LeaseBucket(u64::MAX);
-        for (bucket, id) in self.core.eviction.candidates(ended_by, soft_pinned) {
+        let candidates = || self.core.eviction.candidates(ended_by, soft_pinned);
+        let mut ahead = candidates().filter_map(|(_, id)| self.engine.handle(&self.core, id));
+        let (mut members, mut handles) = (Vec::new(), Vec::new());
+        for (nth, (bucket, id)) in candidates().enumerate() {
             if count >= want || promised.len() >= CHUNK || bucket >= stop {
                 break;
             }
+            if nth % RUN == 0 {
+                self.held.fetch(&self.engine.shards, &mut ahead);
+            }
             let Some(handle) = self.engine.handle(&self.core, id) else { continue };
-            let mut members = Vec::new();
+            members.clear();
             let ended = self.view(handle, |object| {
                 self.core.with_group(object, &mut members);
                 self.core.lease_of(object) <= ended_by
@@ -126,8 +133,8 @@ impl Sequencer<'_> {
             if ended != Some(true) {
                 continue;
             }
-            let handles: Vec<Handle> =
-                members.iter().filter_map(|member| self.engine.handle(&self.core, *member)).collect();
+            handles.clear();
+            handles.extend(members.iter().filter_map(|member| self.engine.handle(&self.core, *member)));
             let found = promised.len();
             if self.doom_all(&handles, newest, &mut promised) {
                 count += handles.len();
@@ -136,6 +143,7 @@ impl Sequencer<'_> {
             let moved_to = promised[found..].iter().map(|(_, lease)| LeaseBucket::of(*lease));
             stop = moved_to.fold(stop, LeaseBucket::min);
         }
+        drop(ahead);
         for leases in promised.chunks(CHUNK) {
             self.commit(&Record::RenewLeases { leases });
         }

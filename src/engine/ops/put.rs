@@ -240,7 +240,7 @@ impl Sequencer<'_> {
         if self.engine.rules.strategy != Strategy::LocalFirst || !config.host_id.is_empty() {
             return None;
         }
-        let first = *self.engine.client(client)?.segments.first()?;
+        let first = *self.engine.clients.read().get(&client)?.segments.first()?;
         self.core.segments.get(&first).map(|mounted| mounted.segment.host_id.clone())
     }
 
