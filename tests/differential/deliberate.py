@@ -74,6 +74,10 @@ DELIBERATE = [
         _removal_beside_a_copy,
     ),
     Deliberate(
+        "moves-of-the-last-copy",
+        "a move whose target lost its copy meanwhile leaves the source, the only copy there is",
+    ),
+    Deliberate(
         "pending-slots",
         "a task that ended before it was fetched no longer counts as waiting",
     ),

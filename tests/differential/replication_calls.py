@@ -62,7 +62,10 @@ class ReplicationCalls(Choices):
         return self._land("CopyRevoke", "copy")
 
     def _MoveEnd(self):
-        return self._land("MoveEnd", "move")
+        call = self._land("MoveEnd", "move")
+        # Walks stay away from `moves-of-the-last-copy`: the reference would have no such object any more.
+        last = self.world.moves_the_last_copy(call.arguments[1])
+        return Call("MoveRevoke", call.arguments) if last else call
 
     def _MoveRevoke(self):
         return self._land("MoveRevoke", "move")

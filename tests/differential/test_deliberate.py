@@ -235,6 +235,24 @@ def test_removal_beside_a_copy(scenario):
             s("BatchRemove", [key], True, TENANT, expect=[Err(-708)])
 
 
+def test_moves_of_the_last_copy(scenario):
+    with scenario() as s:
+        s.mount(1, 2)
+        s.put(A, "k", replicas=2, preferred=["seg1", "seg2"])
+        s("MoveStart", A, "k", TENANT, "seg1", "seg2")
+        assert all(answer.value[1] is None for answer in s.last), "there is nothing to write"
+        s("UnmountSegment", (2, 2), B)
+        s("ExistKey", "k", TENANT, expect=Ok(True))
+        reference, *ours = answers(s, "MoveEnd", A, "k", TENANT)
+        assert reference == Ok(None)
+        assert all(answer == Err(-712) for answer in ours)
+        reference, *ours = answers(s, "GetReplicaList", "k", TENANT)
+        assert reference == Err(-704)
+        for answer in ours:
+            (left,) = answer.value[0]
+            assert describe_replica(left)[1] == "10.0.0.1:7001"
+
+
 def test_writes_into_unmounted_memory(scenario):
     with scenario() as s:
         s.mount(1)

@@ -105,6 +105,13 @@ class World:
             if all(bool(getattr(found, name)) == value for name, value in wanted.items())
         ]
 
+    def moves_the_last_copy(self, key):
+        """Whether a move of this object, which had nothing to write, may have no copy left but its source."""
+        found = self.objects.get(key)
+        if not found or not found.flight or found.flight.kind != "move" or found.flight.targets:
+            return False
+        return all(name == found.flight.source for name in found.replicas or ())
+
     def mounted_names(self):
         return [plan.name for plan in self.plans if self.mounted.get(plan.identity) == SEGMENT_OK]
 
