@@ -12,8 +12,10 @@ NO_AVAILABLE_HANDLE = -200
 OBJECT_NOT_FOUND = -704
 OBJECT_HAS_LEASE = -706
 TRANSFER_FAIL = -800
-# A write may find no room, or pick the segment of a client that has just died.
+# A write may find no room, or pick the segment of a client that has just died. When that segment is gone before the writer
+# gives up, an upsert says that there is no such object; a put says that the transfer failed.
 WRITE_RESULTS = (OK, NO_AVAILABLE_HANDLE, TRANSFER_FAIL)
+UPSERT_RESULTS = (*WRITE_RESULTS, OBJECT_NOT_FOUND)
 REMOVE_RESULTS = (OK, OBJECT_NOT_FOUND, OBJECT_HAS_LEASE)
 LARGEST_VALUE = 256 << 10
 
@@ -65,7 +67,7 @@ class Actor:
         key = f"{self.name}/changing/{self.random.randrange(4)}"
         version = self.versions.get(key, 0) + 1
         result = self.client.upsert(key, value_of(key, version))
-        assert result in WRITE_RESULTS, result
+        assert result in UPSERT_RESULTS, result
         self.versions[key] = version
         if result == OK:
             self._check(key, self.client.get(key), value_of(key, version))
