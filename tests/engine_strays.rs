@@ -130,7 +130,7 @@ fn a_writer_that_says_it_is_done_gives_the_bytes_back() {
         engine.sequencer(LogTime(3_000)).expire_client(uuid(10));
         mount(engine, &memory(1, "a:1", BASE, SIZE), 10, 3_000);
         assert_eq!(engine.segments()[0].used(), 1024);
-        let lost = || engine.sequencer(LogTime(0)).reading().lost;
+        let lost = || engine.sequencer(LogTime(0)).reading().lost_writes;
         assert_eq!(lost(), 1, "it is not among the objects that metrics count");
         let late = |client: u64| {
             let mut sequencer = engine.sequencer(LogTime(4_000));
@@ -234,6 +234,31 @@ fn bytes_that_a_copy_is_written_to_stay_reserved() {
         assert!(engine::present(engine, "object"));
         sound(&pair, ending);
     }
+}
+
+#[test]
+fn an_object_that_is_kept_for_the_writer_of_its_copy_does_not_count() {
+    let pair = pair();
+    let engine = &pair.primary;
+    let counts = || {
+        let reading = engine.sequencer(LogTime(0)).reading();
+        (engine.len(), reading.lost_writes, reading.lost_copies)
+    };
+    mount(engine, &memory(2, "b:1", BASE, SIZE), 20, 1_000);
+    put(engine, "object", 1000, &WriteConfig { preferred: &[b"a:1"], ..plain() }, 2_000);
+    let (targets, lease): (&[&[u8]], _) = (&[b"b:1"], DynamicLease::default());
+    engine.sequencer(LogTime(3_000)).copy_start(uuid(1), b"object", b"a:1", targets, lease).result.unwrap();
+    engine.sequencer(LogTime(4_000)).expire_client(uuid(20));
+    assert_eq!(counts(), (1, 0, 0), "the object is there without its copy");
+    engine.sequencer(LogTime(4_000)).expire_client(uuid(10));
+    engine.sweep(LogTime(4_000));
+    assert_eq!(counts(), (1, 0, 1));
+    let mut sequencer = engine.sequencer(LogTime(5_000));
+    let answer = sequencer.replication_revoke(uuid(1), b"object", ReplicationKind::Copy, lease);
+    drop(sequencer);
+    assert_eq!(answer.depends_on, engine.applied(), "INV-3");
+    assert_eq!(counts(), (0, 0, 0));
+    sound(&pair, "revoked");
 }
 
 #[test]

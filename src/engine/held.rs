@@ -5,7 +5,7 @@
 //! at can be fetched from memory at the same time, where one by one each would wait for its own.
 //!
 //! Only operations of `ops/put.rs` keep shards locked, and no other code may lock one meanwhile: records other than
-//! those that these operations make let go of them first (`Sequencer::change`).
+//! those that these operations make let go of them first (`Sequencer::change`). [`Held::fetch`] lets go of them itself.
 
 use std::hint::black_box;
 use std::ops::{Deref, DerefMut};

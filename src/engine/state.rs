@@ -15,7 +15,7 @@ use super::reign::Reign;
 use super::rules::Rules;
 use super::segment::Segment;
 use super::shard::{Handle, SHARDS, Shard};
-use super::types::{LogTime, SegmentNumber, SequenceId};
+use super::types::{LogTime, ObjectId, SegmentNumber, SequenceId};
 
 /// The state machine. Readers share it; changes pass through [`Engine::sequencer`].
 #[derive(Debug)]
@@ -85,8 +85,10 @@ pub struct Reading {
     pub discarded_bytes: u64,
     /// Objects that are being written.
     pub writing: usize,
-    /// Objects that went with their segments and are kept only for whoever may still be writing to them (R4).
-    pub lost: usize,
+    /// Those of them that went with their segments and are kept only because somebody may still be writing (R4).
+    pub lost_writes: usize,
+    /// Written objects that went with their segments and are kept only because somebody may still be writing a copy.
+    pub lost_copies: usize,
     /// Tasks that wait.
     pub tasks_pending: usize,
     /// Tasks that clients work on.
@@ -211,23 +213,23 @@ impl Sequencer<'_> {
             digest: self.core.digest(),
             discarded_bytes: u64::try_from(self.core.discarded_bytes).unwrap_or(u64::MAX),
             writing: self.core.processing.len(),
-            lost: self.lost(),
+            lost_writes: self.lost(self.core.processing.keys()),
+            lost_copies: self.lost(self.core.replications.iter().map(|(_, id)| id)),
             tasks_pending: self.core.tasks.pending_len(),
             tasks_processing: self.core.tasks.processing_len(),
         }
     }
 
-    /// How many objects are kept only for their writers. There are hardly ever any, and then it costs nothing to ask.
-    fn lost(&self) -> usize {
+    /// How many of these objects are kept only for their writers. There are hardly ever any, and then it costs nothing to
+    /// ask.
+    fn lost<'i>(&self, open: impl Iterator<Item = &'i ObjectId>) -> usize {
         if self.core.strays.is_empty() {
             return 0;
         }
-        let copies = self.core.replications.iter().map(|(_, id)| id);
-        let open = self.core.processing.keys().chain(copies).filter_map(|id| self.core.ids.find(*id));
         let is_lost = |handle: &Handle| {
             self.objects(handle.shard()).at(handle.slot()).is_some_and(|object| !object.is_valid())
         };
-        open.filter(is_lost).count()
+        open.filter_map(|id| self.core.ids.find(*id)).filter(is_lost).count()
     }
 
     /// Records that could not be applied to an object.

@@ -151,9 +151,9 @@ impl AdminView for Admin {
                     capacity_bytes,
                 })
                 .collect(),
-            keys: engine.len().saturating_sub(reading.lost as u64),
+            keys: engine.len().saturating_sub((reading.lost_writes + reading.lost_copies) as u64),
             soft_pinned_keys: counts.soft_pinned.load(Ordering::Relaxed),
-            memory_keys: engine.len().saturating_sub(reading.writing as u64),
+            memory_keys: engine.len().saturating_sub((reading.writing + reading.lost_copies) as u64),
             clients: engine.joined_clients() as u64,
             discarded_bytes: reading.discarded_bytes,
             connections: connections.load(Ordering::Relaxed) as u64,

@@ -1,13 +1,15 @@
 //! The requests and responses of all functions.
 //!
 //! A field's position is its position on the wire; names do not travel. Functions with the same arguments share a
-//! request type. `objects` has what describes objects, segments and tasks, `requests` the arguments of calls,
-//! `responses` their answers.
+//! request type. `objects` has what describes objects, segments and tasks, `requests` the arguments of calls and
+//! `storage` those about disks, `responses` the answers.
 
 mod objects;
 mod requests;
 mod responses;
+mod storage;
 
 pub use objects::*;
 pub use requests::*;
 pub use responses::*;
+pub use storage::*;
