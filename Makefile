@@ -20,11 +20,11 @@ lint: ## format, clippy, cargo-deny, Python and shell
 	@scripts/setup-test python cargo-deny
 	@scripts/lint
 
-bench: ## this master beside the reference (ARGS)
+bench: ## measurements: ARGS=compare (also without), failover, replication, stalls, and what goes to that program
 	@scripts/bench $(ARGS)
 
-soak: ## fuzzers and real clients for SOAK_SECONDS each (3600)
-	@scripts/soak
+soak: ## long tests, SOAK_SECONDS (3600) each; ARGS names parts: fuzz engine differential simulator faults client e2e
+	@scripts/soak $(ARGS)
 
 e2e: ## the operator on a real Kubernetes: kind where Docker is, else one of our own (ARGS go to pytest)
 	@scripts/e2e $(ARGS)

@@ -15,7 +15,7 @@ pub enum Bug {
     AnswerStartEarly,
     /// A read is answered that rests on a record that is not durable.
     AnswerReadEarly,
-    /// A batch is written whoever leads.
+    /// A batch is written although another master leads.
     SkipFence,
     /// Promotion gives free what is reserved.
     ForgetReservations,
@@ -51,13 +51,44 @@ pub enum Bug {
     AnyWriteAnswer,
     /// A read does not wait for the unmount of a replica that it leaves out.
     IgnoreUnmount,
-    /// Memory that is mounted again is all free, whoever may still be writing there.
+    /// Memory that is mounted again is all free, although writers may still be at work there.
     ForgetStrays,
+    /// A hand-over takes "the lease does not exist" for no answer.
+    SuccessorExpired,
+    /// A standby does not look at signs that its state is not what the log says.
+    IgnoreDoubt,
+    /// A hand-over chooses a standby that has not reported for long.
+    StaleTarget,
+    /// A primary that goes back after its `Resign` answers before another record is durable.
+    AbortWithoutRecord,
+    /// A rebuild forgets which log this master knows.
+    StartOverForgets,
+    /// A reader is promised an object that is about to be removed.
+    PromiseDoomed,
+    /// A state is taken for quiet although a call is still changing it, and is not sealed.
+    QuietLie,
+    /// The deadlines of clients that joined in this term are forgotten when the port opens again.
+    ForgetJoined,
+    /// A hand-over does not write promises of objects in groups down.
+    FlushSkipsGroups,
+    /// A search does not wait for the unmount of what it leaves out.
+    RegexNoWait,
+    /// A new term drops an object that has no lease, on every replica alike.
+    ForgetUnleased,
+    /// A batch is applied whatever it follows.
+    SkipChain,
 }
 
 impl Bug {
-    /// All of them.
-    pub const ALL: [Bug; 22] = [
+    /// Those that only threads can show: the simulator has one.
+    pub const OF_THREADS: [Bug; 1] = [Bug::PromiseDoomed];
+
+    /// Those that one schedule shows, which the random ones of the simulator hardly ever come by
+    /// (tests/replication_node.rs).
+    pub const OF_ONE_SCHEDULE: [Bug; 2] = [Bug::StartOverForgets, Bug::ForgetJoined];
+
+    /// Those that the simulator finds.
+    pub const ALL: [Bug; 31] = [
         Bug::DropWhenFull,
         Bug::AnswerStartEarly,
         Bug::AnswerReadEarly,
@@ -80,7 +111,52 @@ impl Bug {
         Bug::AnyWriteAnswer,
         Bug::IgnoreUnmount,
         Bug::ForgetStrays,
+        Bug::SuccessorExpired,
+        Bug::IgnoreDoubt,
+        Bug::StaleTarget,
+        Bug::AbortWithoutRecord,
+        Bug::QuietLie,
+        Bug::FlushSkipsGroups,
+        Bug::RegexNoWait,
+        Bug::ForgetUnleased,
+        Bug::SkipChain,
     ];
+
+    /// The checks of the simulator that are meant to find it.
+    #[must_use]
+    pub fn checks(self) -> &'static [&'static str] {
+        match self {
+            Bug::UnknownIsFailed => &["INV-1"],
+            Bug::DropWhenFull => &["INV-1", "INV-8"],
+            Bug::AnswerStartEarly => &["INV-3", "R3"],
+            Bug::AnswerReadEarly | Bug::FailedIsCommitted | Bug::AnyWriteAnswer | Bug::IgnoreUnmount => {
+                &["INV-3"]
+            }
+            Bug::SkipFence => &["R1"],
+            Bug::ForgetReservations | Bug::ForgetStrays => &["R4", "INV-5"],
+            Bug::ApplyTwice => &["INV-8"],
+            Bug::KeepTail => &["INV-3", "INV-8"],
+            Bug::WallClock => &["log time"],
+            Bug::WatchLate => &["watch"],
+            Bug::LeaseFromArrival | Bug::KeepGateOpen => &["lease"],
+            Bug::Repack => &["R5"],
+            Bug::ServeEarly | Bug::StandBehind => &["INV-4"],
+            Bug::SkipHold | Bug::HoldWithoutLease | Bug::StaleAbsence => &["R6", "INV-7"],
+            // Found with real threads.
+            Bug::PromiseDoomed => &[],
+            // Found in one schedule.
+            Bug::StartOverForgets | Bug::ForgetJoined => &[],
+            Bug::ForgetUnleased => &["model"],
+            Bug::SkipChain => &["history", "INV-3", "INV-8"],
+            Bug::QuietLie => &["INV-3", "INV-8"],
+            Bug::FlushSkipsGroups => &["INV-7"],
+            Bug::RegexNoWait => &["INV-3"],
+            Bug::SuccessorExpired => &["no primary", "INV-10"],
+            Bug::IgnoreDoubt => &["doubt"],
+            Bug::StaleTarget => &["target"],
+            Bug::AbortWithoutRecord => &["resign"],
+        }
+    }
 }
 
 thread_local! {

@@ -3,8 +3,9 @@
 // A test fails by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::cell::RefCell;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
 use axum::Router;
@@ -119,6 +120,7 @@ struct Server {
 }
 
 async fn start(settings: AdminSettings, ready: bool) -> Server {
+    collect_logs();
     let api = AdminApi::bind(&settings).await.unwrap();
     let address = api.local_address().unwrap().to_string();
     let master = Arc::new(Master { ready, ..Master::default() });
@@ -389,4 +391,110 @@ async fn a_caller_who_goes_leaves_the_hand_over_running() {
     assert_eq!(server.asked(), [Some("slow".to_owned())]);
     server.master.go.notify_one();
     timeout(PATIENCE, server.master.ended.notified()).await.expect("it was given up");
+}
+
+/// What was logged, as text.
+thread_local! {
+    /// What was logged on this thread. Each test has a thread of its own, and its server runs there, too.
+    static LOGGED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Writes what is logged to the list of its thread.
+struct Log;
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        LOGGED.with_borrow_mut(|logged| logged.extend_from_slice(bytes));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// One subscriber for the whole process, set before the first server starts. With a subscriber for each test, tracing
+/// may cache from a thread without one that an event interests no subscriber, and then drops it everywhere.
+fn collect_logs() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(|| Log).finish();
+        tracing::subscriber::set_global_default(subscriber).unwrap();
+    });
+}
+
+/// Takes the lines of the audit log that this test has caused so far.
+fn audit_lines() -> Vec<String> {
+    let text = String::from_utf8(LOGGED.take()).unwrap();
+    text.lines().filter(|line| line.contains("moonkeeper::audit")).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn every_change_is_in_the_audit_log() {
+    let folder = Folder::new("audit");
+    let made = certificates();
+    let tls = AdminTls {
+        cert: folder.file("server.pem", &made.server.0),
+        key: folder.file("server.key", &made.server.1),
+        client_ca: Some(folder.file("ca.pem", &made.ca)),
+    };
+    let server = start(settings(Some(folder.file("token", TOKEN)), Some(tls)), true).await;
+    let call = async |identity, route: &str, token, body: &str| {
+        let stream = secure(&server.address, &made.ca, identity).await.unwrap();
+        exchange(stream, route, token, body).await.0
+    };
+    let expect = |lines: Vec<String>, parts: &[&str]| {
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        for part in parts {
+            assert!(lines[0].contains(part), "{part}: {lines:?}");
+        }
+        assert!(!lines[0].contains(TOKEN), "{lines:?}");
+    };
+    let (switchover, remove_all) = ("POST /api/v1/switchover", "POST /api/v1/remove_all?force=true");
+    assert_eq!(call(None, switchover, Some(TOKEN), "{\"to\": \"m-1\"}").await, 200);
+    expect(
+        audit_lines(),
+        &[" INFO ", "who=\"token\"", "remote=127.0.0.1:", switchover, "to m-1", "result=\"200\""],
+    );
+    assert_eq!(call(None, switchover, Some(TOKEN), "{\"to\": \"busy\"}").await, 409);
+    expect(audit_lines(), &["to busy", "result=\"409 busy\""]);
+    assert_eq!(call(Some(&made.client), remove_all, None, "").await, 200);
+    expect(audit_lines(), &["who=\"certificate CN=rcgen self signed cert\"", remove_all, "result=\"200\""]);
+    // Reading is no change.
+    assert_eq!(call(None, "GET /api/v1/status", None, "").await, 200);
+    assert!(audit_lines().is_empty());
+    // Those who are sent away are counted, not listed one by one.
+    for _ in 0..20 {
+        assert_eq!(call(None, remove_all, Some("x"), "").await, 401);
+    }
+    let refused = audit_lines();
+    assert!((1..20).contains(&refused.len()) && refused[0].contains("refused"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_caller_who_goes_is_in_the_audit_log() {
+    let folder = Folder::new("audit-gone");
+    let server = start(settings(Some(folder.file("token", TOKEN)), None), true).await;
+    // Without "Connection: close": then the master goes on listening while it works, and notices the end.
+    let body = "{\"to\": \"slow\"}";
+    let request = format!(
+        "POST /api/v1/switchover HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut caller = TcpStream::connect(&server.address).await.unwrap();
+    caller.write_all(request.as_bytes()).await.unwrap();
+    while server.asked().is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drop(caller);
+    let line = async {
+        loop {
+            if let Some(line) = audit_lines().pop() {
+                return line;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let line = timeout(PATIENCE, line).await.expect("nothing was written");
+    assert!(line.contains("to slow") && line.contains("the caller hung up"), "{line}");
 }

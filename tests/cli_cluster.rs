@@ -172,7 +172,7 @@ async fn status_says_what_is_wrong() {
     cluster.change(2, |status| {
         status.ready = false;
         status.why_not_ready = Some("34 records behind".into());
-        status.lag = 34;
+        status.lag = Some(34);
     });
     let gone = Member { name: "m-3".into(), http_address: "127.0.0.1:1".into(), ..Member::default() };
     cluster.change(0, |status| {

@@ -8,6 +8,7 @@ mod engine;
 use engine::{assert_sound, uuid};
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::digest::Digest;
+use moonkeeper::engine::format::Format;
 use moonkeeper::engine::record::{Record, ReplicationKind};
 use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::segment::SegmentSpec;
@@ -44,8 +45,10 @@ fn new_term() -> Record<'static> {
     Record::NewTerm {
         term: Term(1),
         primary: b"master-0",
+        boot_id: 7,
         hold_until: LogTime(0),
         lease_ttl: 1_000,
+        leader_ttl: 5_000,
         kept_tasks: KEPT,
     }
 }
@@ -65,7 +68,12 @@ fn task(id: Uuid, tenant: &'static [u8]) -> Record<'static> {
 fn apply_all(records: &[(u64, Record<'_>)]) -> Engine {
     let engine = Engine::new(Rules::default());
     for (nth, (at, record)) in records.iter().enumerate() {
-        engine.sequencer(LogTime(*at)).apply(SequenceId(nth as u64 + 1), LogTime(*at), record);
+        engine.sequencer(LogTime(*at)).apply(
+            Format::NEWEST,
+            SequenceId(nth as u64 + 1),
+            LogTime(*at),
+            record,
+        );
     }
     assert_sound(&engine, "after the records");
     engine
@@ -143,8 +151,10 @@ fn tasks_that_a_new_term_forgets_no_longer_count() {
         let next = Record::NewTerm {
             term: Term(2),
             primary: b"master-1",
+            boot_id: 8,
             hold_until: LogTime(0),
             lease_ttl: 1_000,
+            leader_ttl: 5_000,
             kept_tasks: 0,
         };
         digest(&apply_all(&[(0, new_term()), (10, task(uuid(1), b"default")), (20, done), (30, next)]))
@@ -171,4 +181,28 @@ fn the_number_of_the_next_mount_counts() {
     };
     assert_eq!(story(0), story(0));
     assert_ne!(story(0), story(1));
+}
+
+/// A successor that boots later reads them from the state (R6).
+#[test]
+fn what_the_primary_leads_with_counts() {
+    let story = |boot_id: u64, leader_ttl: u64| {
+        let term = Record::NewTerm {
+            term: Term(1),
+            primary: b"master-0",
+            boot_id,
+            hold_until: LogTime(0),
+            lease_ttl: 1_000,
+            leader_ttl,
+            kept_tasks: KEPT,
+        };
+        let engine = apply_all(&[(5, term)]);
+        let found = restored(&engine).reign();
+        assert_eq!(found, engine.reign(), "a snapshot has another reign");
+        assert_eq!((found.boot_id, found.leader_ttl), (boot_id, leader_ttl));
+        digest(&engine)
+    };
+    assert_ne!(story(7, 5_000), story(7, 5_001));
+    assert_ne!(story(7, 5_000), story(8, 5_000));
+    assert_eq!(story(7, 5_000), story(7, 5_000));
 }

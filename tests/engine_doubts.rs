@@ -6,7 +6,8 @@ use engine::{Pair, mount, plain, put, uuid};
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::bounds::MAX_RECORD;
 use moonkeeper::engine::digest::Digest;
-use moonkeeper::engine::doubts::BrokenChain;
+use moonkeeper::engine::doubts::{BrokenChain, OutOfOrder};
+use moonkeeper::engine::format::Format;
 use moonkeeper::engine::record::{ObjectRef, Record, RemoveSource};
 use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::types::{LogTime, ObjectId, SequenceId};
@@ -24,7 +25,7 @@ fn store() -> Pair {
 fn invent(engine: &Engine, record: &Record<'_>) -> SequenceId {
     let mut sequencer = engine.sequencer(LogTime(2_000));
     let (id, now) = (sequencer.next_id(), sequencer.now);
-    sequencer.apply(id, now, record);
+    sequencer.apply(Format::NEWEST, id, now, record);
     id
 }
 
@@ -49,7 +50,7 @@ fn a_change_that_only_one_has_shows_in_the_digest() {
     }
     let missed = Record::ClientJoined { client: uuid(2) };
     invent(&mine, &missed);
-    invent(&other, &Record::Resign { term: Default::default() });
+    invent(&other, &Record::Resign { term: Default::default(), hold_until: Default::default() });
     let digest = mine.sequencer(LogTime(0)).digest();
     let id = invent(&other, &Record::Digest { digest });
     assert_eq!(other.digest_mismatch(), Some(id));
@@ -71,6 +72,23 @@ fn a_record_that_follows_another_one_is_noticed() {
     assert_eq!(pair.mirror.doubts().broken_chains, 2);
     assert_eq!(pair.mirror.broken_chain(), Some(expected), "the first one is remembered");
     assert_eq!(pair.primary.broken_chain(), None);
+}
+
+#[test]
+fn a_record_that_is_not_the_next_one_is_not_applied() {
+    let pair = store();
+    let engine = &pair.mirror;
+    let before = (engine.applied(), engine.sequencer(LogTime(0)).digest());
+    let joined = Record::ClientJoined { client: uuid(8) };
+    let (last, at) = (before.0, LogTime(9_000));
+    for found in [SequenceId(last.0 + 2), last, SequenceId(0)] {
+        engine.sequencer(at).apply(Format::NEWEST, found, at, &joined);
+    }
+    assert_eq!((engine.applied(), engine.sequencer(LogTime(0)).digest()), before, "INV-1");
+    let expected = OutOfOrder { expected: SequenceId(last.0 + 1), found: SequenceId(last.0 + 2) };
+    assert_eq!(engine.doubts().out_of_order, Some(expected), "the first one is remembered");
+    assert_eq!(engine.doubts().records_out_of_order, 3);
+    assert!(engine.client(uuid(8)).is_none());
 }
 
 #[test]

@@ -29,21 +29,20 @@ fn piece(number: u64) -> SegmentSpec<'static> {
 fn nobody_can_mount_without_end() {
     let engine = Engine::new(Rules::default());
     let pieces: Vec<SegmentSpec<'_>> = (0..MAX_MOUNTED as u64 + 1).map(piece).collect();
-    let mut sequencer = engine.sequencer(LogTime(1_000));
-    let too_many = sequencer.remount(&pieces[..=MAX_TOLD], uuid(1));
+    let now = LogTime(1_000);
+    let too_many = engine.remount(&pieces[..=MAX_TOLD], uuid(1), now);
     assert_eq!(too_many.result, Err(ErrorCode::INVALID_PARAMS));
     assert!(engine.segments().is_empty());
     for (nth, told) in pieces[..MAX_MOUNTED].chunks(MAX_TOLD).enumerate() {
-        sequencer.remount(told, uuid(100 + nth as u64)).result.unwrap();
+        engine.remount(told, uuid(100 + nth as u64), now).result.unwrap();
     }
-    let last = sequencer.mount(&pieces[MAX_MOUNTED], uuid(1));
+    let last = engine.sequencer(now).mount(&pieces[MAX_MOUNTED], uuid(1));
     assert_eq!(last.result, Err(ErrorCode::INVALID_PARAMS));
     assert_eq!(last.depends_on, engine.applied(), "INV-3: it rests on those that are mounted");
     // What is mounted already stays so, and is so when it is told again.
-    sequencer.mount(&pieces[0], uuid(100)).result.unwrap();
-    sequencer.expire_client(uuid(101));
-    sequencer.mount(&pieces[MAX_MOUNTED], uuid(1)).result.unwrap();
-    drop(sequencer);
+    engine.sequencer(now).mount(&pieces[0], uuid(100)).result.unwrap();
+    engine.expire_client(uuid(101), now);
+    engine.sequencer(now).mount(&pieces[MAX_MOUNTED], uuid(1)).result.unwrap();
     assert_eq!(engine.segments().len(), MAX_MOUNTED - MAX_TOLD + 1);
     assert_sound(&engine, "mounted");
 }

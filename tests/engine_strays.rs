@@ -31,7 +31,7 @@ fn memory<'a>(id: u64, endpoint: &'a str, base: u64, size: u64) -> SegmentSpec<'
 }
 
 fn mount(engine: &Engine, spec: &SegmentSpec<'_>, client: u64, now: u64) {
-    engine.sequencer(LogTime(now)).remount(&[*spec], uuid(client)).result.unwrap();
+    engine.remount(&[*spec], uuid(client), LogTime(now)).result.unwrap();
 }
 
 fn pair() -> Pair {
@@ -77,15 +77,15 @@ type Unmount = fn(&Engine);
 
 /// The ways in which memory goes.
 const WAYS: [(&str, Unmount); 4] = [
-    ("expired", |engine| _ = engine.sequencer(LogTime(12_000)).expire_client(uuid(10))),
+    ("expired", |engine| _ = engine.expire_client(uuid(10), LogTime(12_000))),
     ("unmounted", |engine| {
         _ = engine.sequencer(LogTime(12_000)).unmount(uuid(1));
-        _ = engine.sequencer(LogTime(12_000)).expire_client(uuid(10));
+        _ = engine.expire_client(uuid(10), LogTime(12_000));
     }),
     ("drained", |engine| {
         engine.sequencer(LogTime(11_000)).graceful_unmount(uuid(1), uuid(10), 1_000).result.unwrap();
         engine.upkeep(LogTime(12_000));
-        _ = engine.sequencer(LogTime(12_000)).expire_client(uuid(10));
+        _ = engine.expire_client(uuid(10), LogTime(12_000));
     }),
     // Another process at the same endpoint: the mount itself makes way.
     ("replaced", |_| ()),
@@ -127,7 +127,7 @@ fn a_writer_that_says_it_is_done_gives_the_bytes_back() {
         let pair = pair();
         let engine = &pair.primary;
         start(engine, "mine", 1000, &plain(), 2_000).unwrap();
-        engine.sequencer(LogTime(3_000)).expire_client(uuid(10));
+        engine.expire_client(uuid(10), LogTime(3_000));
         mount(engine, &memory(1, "a:1", BASE, SIZE), 10, 3_000);
         assert_eq!(engine.segments()[0].used(), 1024);
         let lost = || engine.sequencer(LogTime(0)).reading().lost_writes;
@@ -157,7 +157,7 @@ fn the_bytes_stay_reserved_when_the_key_is_written_again() {
         let pair = pair();
         let engine = &pair.primary;
         let mine = start(engine, "mine", 1000, &plain(), 2_000).unwrap().replicas[0].address();
-        engine.sequencer(LogTime(3_000)).expire_client(uuid(10));
+        engine.expire_client(uuid(10), LogTime(3_000));
         mount(engine, &memory(1, "a:1", BASE, SIZE), 10, 3_000);
         let mut sequencer = engine.sequencer(LogTime(4_000));
         let again = if upsert {
@@ -184,7 +184,7 @@ fn discarded_bytes_stay_reserved_when_their_memory_is_mounted_again() {
     let late = 2_001 + engine.rules.discard_timeout;
     let other = start(engine, "mine", 1000, &plain(), late).unwrap().replicas[0].address();
     assert_ne!(mine, other, "discarded, not given out");
-    engine.sequencer(LogTime(late)).expire_client(uuid(10));
+    engine.expire_client(uuid(10), LogTime(late));
     mount(engine, &memory(1, "a:1", BASE, SIZE), 10, late);
     sound(&pair, "mounted again");
     let others = fill(engine, late);
@@ -206,7 +206,7 @@ fn bytes_that_a_copy_is_written_to_stay_reserved() {
         let copy = sequencer.copy_start(uuid(1), b"object", b"a:1", targets, DynamicLease::default());
         drop(sequencer);
         let target = copy.result.unwrap().targets[0].address();
-        engine.sequencer(LogTime(4_000)).expire_client(uuid(20));
+        engine.expire_client(uuid(20), LogTime(4_000));
         engine.sweep(LogTime(4_000));
         mount(engine, &memory(3, "b:1", BASE, SIZE), 20, 4_000);
         sound(&pair, "mounted again");
@@ -248,9 +248,9 @@ fn an_object_that_is_kept_for_the_writer_of_its_copy_does_not_count() {
     put(engine, "object", 1000, &WriteConfig { preferred: &[b"a:1"], ..plain() }, 2_000);
     let (targets, lease): (&[&[u8]], _) = (&[b"b:1"], DynamicLease::default());
     engine.sequencer(LogTime(3_000)).copy_start(uuid(1), b"object", b"a:1", targets, lease).result.unwrap();
-    engine.sequencer(LogTime(4_000)).expire_client(uuid(20));
+    engine.expire_client(uuid(20), LogTime(4_000));
     assert_eq!(counts(), (1, 0, 0), "the object is there without its copy");
-    engine.sequencer(LogTime(4_000)).expire_client(uuid(10));
+    engine.expire_client(uuid(10), LogTime(4_000));
     engine.sweep(LogTime(4_000));
     assert_eq!(counts(), (1, 0, 1));
     let mut sequencer = engine.sequencer(LogTime(5_000));
@@ -272,7 +272,9 @@ fn an_object_can_be_cleared_while_it_is_copied_to_memory_that_is_gone() {
     sequencer.copy_start(uuid(1), b"object", b"a:1", targets, DynamicLease::default()).result.unwrap();
     // The copier may be writing there, and the copy does not count for readers.
     assert_eq!(sequencer.replica_clear(uuid(1), b"object", b"").result, Ok(false));
-    sequencer.expire_client(uuid(20));
+    drop(sequencer);
+    engine.expire_client(uuid(20), LogTime(30_000));
+    let mut sequencer = engine.sequencer(LogTime(30_000));
     assert_eq!(sequencer.replica_clear(uuid(1), b"object", b"").result, Ok(true));
     drop(sequencer);
     assert!(!engine::present(engine, "object"));
@@ -290,7 +292,7 @@ fn a_write_that_lost_one_of_two_replicas_gives_its_bytes_back_at_its_end() {
     let engine = &pair.primary;
     mount(engine, &memory(2, "b:1", BASE, SIZE), 20, 1_000);
     start(engine, "mine", 1000, &WriteConfig { replicas: 2, ..plain() }, 2_000).unwrap();
-    engine.sequencer(LogTime(3_000)).expire_client(uuid(20));
+    engine.expire_client(uuid(20), LogTime(3_000));
     engine.sweep(LogTime(3_000));
     mount(engine, &memory(2, "b:1", BASE, SIZE), 20, 3_000);
     sound(&pair, "mounted again");
@@ -313,7 +315,7 @@ fn memory_that_begins_elsewhere_leaves_out_what_it_shares_with_a_writer() {
         let first = |key| start(engine, key, 64, &plain(), 2_000).unwrap().replicas[0].address();
         let mine = [first("1"), first("2"), first("3")];
         assert_eq!(mine, [BASE, BASE + 64, BASE + 128]);
-        engine.sequencer(LogTime(3_000)).expire_client(uuid(10));
+        engine.expire_client(uuid(10), LogTime(3_000));
         mount(engine, &memory(1, "a:1", base, size), 10, 3_000);
         sound(&pair, "mounted again");
         // In any order of release, nothing is given out that a neighbour still has, and in the end all is free.
@@ -345,7 +347,7 @@ fn a_mount_and_its_successors_leave_out_the_same_bytes() {
     let mine = start(engine, "mine", 1000, &plain(), 2_000).unwrap().replicas[0].address();
     for round in 0..5 {
         let now = 3_000 + round * 10;
-        engine.sequencer(LogTime(now)).expire_client(uuid(10));
+        engine.expire_client(uuid(10), LogTime(now));
         mount(engine, &memory(1, "a:1", BASE, SIZE), 10, now);
         sound(&pair, "again");
         let got =
@@ -365,7 +367,7 @@ fn what_was_written_and_what_only_readers_have_is_given_out_again() {
     engine::read(engine, "written", 2_500).unwrap();
     engine.sequencer(LogTime(3_000)).upsert_start(uuid(1), b"written", 2000, &plain()).result.unwrap();
     end(engine, "written", 3_000).unwrap();
-    engine.sequencer(LogTime(3_000)).expire_client(uuid(10));
+    engine.expire_client(uuid(10), LogTime(3_000));
     mount(engine, &memory(1, "a:1", BASE, SIZE), 10, 3_000);
     sound(&pair, "mounted again");
     assert_eq!(engine.segments()[0].used(), 0);
@@ -376,10 +378,11 @@ fn an_object_that_went_between_a_look_and_a_removal_keeps_its_writer() {
     let pair = pair();
     let engine = &pair.primary;
     start(engine, "mine", 1000, &plain(), 2_000).unwrap();
-    let ids: Vec<_> = (0..moonkeeper::engine::shard::SHARDS).flat_map(|shard| engine.keys(shard).0).collect();
+    let mut cursor = moonkeeper::engine::walk::Cursor::default();
+    let ids: Vec<_> = std::iter::from_fn(|| engine.keys(&mut cursor)).flatten().collect();
     let ids: Vec<_> = ids.into_iter().map(|(id, _)| id).collect();
     assert_eq!(ids.len(), 1);
-    engine.sequencer(LogTime(3_000)).expire_client(uuid(10));
+    engine.expire_client(uuid(10), LogTime(3_000));
     assert_eq!(engine.remove_matching(&ids, true, LogTime(3_000)).0, 0);
     mount(engine, &memory(1, "a:1", BASE, SIZE), 10, 3_000);
     assert_eq!(engine.segments()[0].used(), 1024);

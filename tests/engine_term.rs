@@ -49,7 +49,7 @@ fn store() -> Pair {
 }
 
 fn tell(pair: &Pair, specs: &[SegmentSpec<'_>], client: u64) -> Result<(), ErrorCode> {
-    pair.primary.sequencer(LogTime(0)).remount(specs, uuid(client)).result
+    pair.primary.remount(specs, uuid(client), LogTime(0)).result
 }
 
 fn joined(pair: &Pair, client: u64) -> bool {
@@ -213,7 +213,7 @@ fn an_inherited_client_that_is_never_heard_from_expires_like_others() {
     put(&pair.primary, "key", 64, &on_first(), 100_000);
     pair.promote(LogTime(101_000), 0);
     for client in pair.primary.inherited() {
-        pair.primary.sequencer(LogTime(300_000)).expire_client(client);
+        pair.primary.expire_client(client, LogTime(300_000));
     }
     assert!(pair.primary.inherited().is_empty() && pair.primary.segments().is_empty());
     assert!(!present(&pair.primary, "key"));

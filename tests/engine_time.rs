@@ -222,16 +222,16 @@ fn an_expired_client_loses_its_segments_and_nobody_elses() {
         protocol: b"tcp",
         host_id: b"host",
     };
-    engine.sequencer(LogTime(1)).remount(&[spec], uuid(2)).result.unwrap();
+    engine.remount(&[spec], uuid(2), LogTime(1)).result.unwrap();
     put(engine, "stays", 64, &WriteConfig { preferred: &[b"segment-1"], ..plain() }, 100_000);
     put(engine, "goes", 64, &WriteConfig { preferred: &[b"segment-2"], ..plain() }, 100_000);
     assert_eq!(engine.is_joined(uuid(2)).result, Ok(true));
-    engine.sequencer(LogTime(100_001)).expire_client(uuid(2));
+    engine.expire_client(uuid(2), LogTime(100_001));
     assert_eq!(engine.is_joined(uuid(2)).result, Ok(false));
     assert_eq!(engine.segments().len(), 1);
     assert!(present(engine, "stays") && !present(engine, "goes"));
     let last = engine.applied();
-    assert_eq!(engine.sequencer(LogTime(100_002)).expire_client(uuid(2)), last, "nothing was left to expire");
+    assert_eq!(engine.expire_client(uuid(2), LogTime(100_002)), last, "nothing was left to expire");
     pair.assert_same("in the end");
 }
 
@@ -241,7 +241,7 @@ fn a_write_outlives_its_client() {
     let engine = &pair.primary;
     let started = engine.sequencer(LogTime(100_000)).put_start(uuid(9), b"key", 4096, &plain());
     assert!(started.result.is_ok());
-    engine.sequencer(LogTime(100_001)).expire_client(uuid(9));
+    engine.expire_client(uuid(9), LogTime(100_001));
     assert_eq!(used(engine), 4096, "R4: its bytes may still be written");
     let ended = engine.sequencer(LogTime(100_002)).end(uuid(9), b"key", ReplicaTypes::Memory, None);
     assert_eq!(ended.result, Ok(()));

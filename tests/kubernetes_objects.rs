@@ -227,8 +227,10 @@ fn the_defaults_of_the_resource_are_those_of_the_master() {
         panic!("no settings")
     };
     let from_resource = settings("minimal");
-    // Only the admin API is set up differently in a pod.
-    own.ha.as_mut().unwrap().admin = ha(&from_resource).admin.clone();
+    // Only the admin API is set up differently in a pod, and its token is the one of the peer port.
+    let own_ha = own.ha.as_mut().unwrap();
+    own_ha.admin = ha(&from_resource).admin.clone();
+    own_ha.peer_token_file.clone_from(&own_ha.admin.token_file);
     assert_eq!(*own, from_resource);
 }
 

@@ -128,6 +128,7 @@ fn view() -> impl Strategy<Value = View> {
             }),
             successor: successor.map(|mod_revision| Stamp { mod_revision, lease: LeaseId(3) }),
             members: members.into_iter().collect(),
+            no_space: false,
         },
     )
 }
@@ -480,6 +481,7 @@ fn healthy(leader: u8, term: u64) -> Observed {
             serving: Some(addresses(leader).rpc),
             successor: None,
             members: (0..3).map(member).collect(),
+            no_space: false,
         })),
         stateful_set: Some(StatefulSetFacts {
             replicas: 3,
@@ -509,6 +511,19 @@ fn pass(spec: &MasterClusterSpec, observed: &Observed) -> (Plan, Observed) {
 
 fn plain() -> MasterClusterSpec {
     spec(3, Switchover::default(), false, false)
+}
+
+#[test]
+fn an_etcd_that_is_out_of_space_is_named() {
+    let mut full = healthy(0, 10);
+    change(&mut full, |view| view.no_space = true);
+    let (_, after) = pass(&plain(), &full);
+    let etcd = after.status.conditions.iter().find(|it| it.type_ == "EtcdHealthy").unwrap();
+    assert_eq!((etcd.status.as_str(), etcd.reason.as_str()), ("False", "OutOfSpace"));
+    assert!(etcd.message.contains("no other master can be elected"), "{}", etcd.message);
+    // Reads go on.
+    let available = after.status.conditions.iter().find(|it| it.type_ == "Available").unwrap();
+    assert_eq!(available.status, "True");
 }
 
 #[test]

@@ -3,37 +3,24 @@
 // A test fails by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod peers;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use moonkeeper::coordination::types::LeaseId;
 use moonkeeper::engine::types::{SequenceId, Term};
-use moonkeeper::master::peer::{self, PeerEvent, PeerFollower, PeerReport, PeerState, Role};
+use moonkeeper::master::peer::{PeerEvent, PeerMessage, PeerReport, PeerState};
+use moonkeeper::replication::batch::LogId;
+use peers::{PATIENCE, Raw, STANDBY, Server, Standby, TOKEN, greet, port, state, token};
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, watch};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Long enough for anything on a busy machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// How long it is watched that nothing is said. Twenty times as long as it takes to find a process dead.
-const QUIET: Duration = Duration::from_millis(1000);
-
 const ROLE: &str = "MOONKEEPER_TEST_PEER";
-
-fn state(boot_id: &str, lease: i64) -> PeerState {
-    PeerState {
-        boot_id: boot_id.into(),
-        name: "m-0".into(),
-        cluster_id: "demo".into(),
-        role: Role::Primary,
-        term: Term(7),
-        lease: LeaseId(lease),
-    }
-}
 
 /// A primary in a process of its own; it ends when this is dropped.
 struct Primary {
@@ -86,41 +73,17 @@ impl Drop for Primary {
 #[test]
 fn plays_a_primary() {
     let Ok(role) = std::env::var(ROLE) else { return };
-    let (boot_id, port) = role.split_once(' ').unwrap();
+    let (boot_id, number) = role.split_once(' ').unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (_stop, stopped) = watch::channel(false);
     let (_state, states) = watch::channel(state(boot_id, 5));
-    let (reports, mut reported) = mpsc::channel(16);
-    let listener = runtime.block_on(TcpListener::bind(format!("127.0.0.1:{port}"))).unwrap();
+    let (port, (_members, mut reported, _faults)) = port(boot_id, states, token(TOKEN));
+    let listener = runtime.block_on(TcpListener::bind(format!("127.0.0.1:{number}"))).unwrap();
     println!("SAYS {}", listener.local_addr().unwrap());
     std::io::stdout().flush().unwrap();
-    runtime.spawn(peer::serve(listener, states, reports, stopped));
+    runtime.spawn(port.serve(listener, stopped));
     runtime.spawn(async move { while reported.recv().await.is_some() {} });
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
-}
-
-struct Standby {
-    follower: PeerFollower,
-    events: mpsc::Receiver<PeerEvent>,
-    applied: watch::Sender<SequenceId>,
-}
-
-impl Standby {
-    fn new() -> Standby {
-        let (applied, applies) = watch::channel(SequenceId(0));
-        let (sender, events) = mpsc::channel(16);
-        let follower = PeerFollower::start("m-1".into(), "standby-boot".into(), applies, sender);
-        Standby { follower, events, applied }
-    }
-
-    async fn next(&mut self) -> PeerEvent {
-        timeout(PATIENCE, self.events.recv()).await.expect("nothing was said").unwrap()
-    }
-
-    async fn says_nothing(&mut self) {
-        let said = timeout(QUIET, self.events.recv()).await;
-        assert!(said.is_err(), "{said:?}");
-    }
 }
 
 fn connected(boot_id: &str) -> PeerEvent {
@@ -192,14 +155,6 @@ async fn nobody_is_dead_who_was_never_met() {
     standby.says_nothing().await;
 }
 
-/// Greets whoever connects as `boot_id`, once; then the connection is in the hands of the test.
-async fn greet(listener: &TcpListener, boot_id: &str) -> TcpStream {
-    let (mut stream, _) = timeout(PATIENCE, listener.accept()).await.expect("nobody came").unwrap();
-    let line = serde_json::to_string(&state(boot_id, 5)).unwrap() + "\n";
-    stream.write_all(line.as_bytes()).await.unwrap();
-    stream
-}
-
 #[tokio::test]
 async fn a_broken_connection_alone_is_no_death() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -252,27 +207,9 @@ async fn something_else_on_the_port_is_no_peer() {
     standby.says_nothing().await;
 }
 
-/// A server in this process.
-struct Server {
-    address: String,
-    state: watch::Sender<PeerState>,
-    reports: mpsc::Receiver<PeerReport>,
-    stop: watch::Sender<bool>,
-}
-
-async fn server() -> Server {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let (stop, stopped) = watch::channel(false);
-    let (state, states) = watch::channel(state("a", 0));
-    let (sender, reports) = mpsc::channel(16);
-    tokio::spawn(peer::serve(listener, states, sender, stopped));
-    Server { address, state, reports, stop }
-}
-
 #[tokio::test]
 async fn a_lease_counts_from_when_it_is_led_with() {
-    let server = server().await;
+    let server = Server::start().await;
     let mut standby = Standby::new();
     standby.follower.follow(&server.address, "a", LeaseId(5));
     standby.says_nothing().await;
@@ -287,13 +224,12 @@ async fn a_lease_counts_from_when_it_is_led_with() {
 
 #[tokio::test]
 async fn applied_ids_arrive_and_are_few() {
-    let mut server = server().await;
+    let mut server = Server::start().await;
     let standby = Standby::new();
     standby.follower.follow(&server.address, "a", LeaseId(5));
-    let first = timeout(PATIENCE, server.reports.recv()).await.unwrap().unwrap();
     assert_eq!(
-        first,
-        PeerReport { name: "m-1".into(), boot_id: "standby-boot".into(), applied: SequenceId(0) }
+        server.report().await,
+        PeerReport { name: STANDBY.0.into(), boot_id: STANDBY.1.into(), applied: SequenceId(0) }
     );
     let writer = tokio::spawn(async move {
         let begin = std::time::Instant::now();
@@ -308,7 +244,7 @@ async fn applied_ids_arrive_and_are_few() {
     let mut count = 0;
     let mut last = SequenceId(0);
     while last < SequenceId(20_000) {
-        let report = timeout(PATIENCE, server.reports.recv()).await.expect("the last id is missing").unwrap();
+        let report = server.report().await;
         assert!(report.applied >= last);
         last = report.applied;
         count += 1;
@@ -319,14 +255,10 @@ async fn applied_ids_arrive_and_are_few() {
 }
 
 #[tokio::test]
-async fn everyone_is_told_at_once_and_at_every_change() {
-    let server = server().await;
-    let stream = TcpStream::connect(&server.address).await.unwrap();
-    let mut lines = tokio::io::BufReader::new(stream).lines();
-    let mut next = async || -> PeerState {
-        let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
-        serde_json::from_str(&line).unwrap()
-    };
+async fn a_peer_is_told_at_once_and_at_every_change() {
+    let server = Server::start().await;
+    let mut peer = Raw::proven(&server.address, STANDBY).await;
+    let mut next = async || -> PeerState { serde_json::from_value(peer.read().await.unwrap()).unwrap() };
     assert_eq!(next().await, state("a", 0));
     server.state.send(state("a", 9)).unwrap();
     assert_eq!(next().await, state("a", 9));
@@ -335,27 +267,61 @@ async fn everyone_is_told_at_once_and_at_every_change() {
 }
 
 #[tokio::test]
-async fn the_server_survives_what_is_not_a_peer() {
-    let mut server = server().await;
-    for sent in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[b'x'; 9000], b"\xff\xfe\n", b"{}\n"] {
-        let mut stream = TcpStream::connect(&server.address).await.unwrap();
-        let _ = stream.write_all(sent).await;
-        let _ = timeout(PATIENCE, stream.read_to_end(&mut Vec::new())).await.expect("still connected");
-    }
-    // More connections than there are places: the rest wait, and the first ones are answered.
-    let mut crowd = Vec::new();
-    for _ in 0..100 {
-        crowd.push(TcpStream::connect(&server.address).await.unwrap());
-    }
-    let (first, rest) = crowd.split_at_mut(64);
-    for stream in first {
-        timeout(PATIENCE, stream.read_exact(&mut [0])).await.expect("not greeted").unwrap();
-    }
-    for stream in rest {
-        assert!(timeout(Duration::from_millis(5), stream.read_exact(&mut [0])).await.is_err());
-    }
-    drop(crowd);
-    let standby = Standby::new();
+async fn the_primary_tells_its_durable_prefix_and_not_too_often() {
+    let server = Server::start().await;
+    let mut standby = Standby::new();
     standby.follower.follow(&server.address, "a", LeaseId(5));
-    assert!(timeout(PATIENCE, server.reports.recv()).await.unwrap().is_some());
+    server.state.send(state("a", 5)).unwrap();
+    let told = |durable| PeerEvent::Told {
+        boot_id: "a".into(),
+        term: Term(7),
+        log: LogId(0xab),
+        durable: SequenceId(durable),
+        sent_ms: 0,
+    };
+    assert_eq!(standby.any().await, connected("a"));
+    assert_eq!(standby.any().await, told(0));
+    let begin = std::time::Instant::now();
+    let writer = tokio::spawn(async move {
+        for id in 1..=500 {
+            server.state.send(PeerState { durable: SequenceId(id), ..state("a", 5) }).unwrap();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        server
+    });
+    let mut count = 0;
+    let mut last = standby.any().await;
+    while last != told(500) {
+        last = standby.any().await;
+        count += 1;
+    }
+    let _server = writer.await.unwrap();
+    let took = begin.elapsed();
+    assert!(count <= took.as_millis() / 100 + 2, "{count} lines in {took:?}");
+    // And each second when nothing changes.
+    assert_eq!(standby.any().await, told(500));
+}
+
+#[tokio::test]
+async fn a_line_that_tells_no_end_of_the_log_is_still_understood() {
+    let old = r#"{"boot_id":"a","name":"m-0","cluster_id":"demo","role":"primary","term":7,"lease":5}"#;
+    let read: PeerState = serde_json::from_str(old).unwrap();
+    assert_eq!(read, PeerState { log: String::new(), ..state("a", 5) });
+}
+
+#[tokio::test]
+async fn the_end_of_a_standbys_last_connection_is_told() {
+    let mut server = Server::start().await;
+    let report = PeerReport { name: "m-2".into(), boot_id: "b2".into(), applied: SequenceId(3) };
+    let mut connections = Vec::new();
+    for _ in 0..2 {
+        let mut peer = Raw::proven(&server.address, ("m-2", "b2")).await;
+        peer.write(&report).await.unwrap();
+        assert_eq!(server.message().await, PeerMessage::Report(report.clone()));
+        connections.push(peer);
+    }
+    connections.pop();
+    server.reports_nothing().await;
+    connections.pop();
+    assert_eq!(server.message().await, PeerMessage::Gone { name: "m-2".into(), boot_id: "b2".into() });
 }

@@ -9,6 +9,7 @@ mod records;
 
 use bytes::Bytes;
 use chance::Chance;
+use moonkeeper::engine::format::Format;
 use moonkeeper::engine::record::{ObjectRef, Place, Record, Start};
 use moonkeeper::engine::shard::Key;
 use moonkeeper::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Term};
@@ -64,7 +65,7 @@ fn every_kind_of_record_comes_back() {
             records::random(&mut chance, kind, |at, record| {
                 let (mut bytes, mut scratch) = (Vec::new(), Scratch::default());
                 encode(&mut bytes, &mut Context::default(), at, record);
-                let mut read = Records::new(&bytes);
+                let mut read = Records::new(Format::NEWEST, &bytes);
                 let (read_at, back) = read.next(&mut scratch).unwrap().unwrap();
                 assert_eq!((read_at, format!("{back:?}")), (at, format!("{record:?}")));
                 assert!(read.next(&mut Scratch::default()).unwrap().is_none());
@@ -231,7 +232,7 @@ proptest! {
         if bytes.len() >= 8 && let Ok(batch) = Batch::open(&resealed(bytes.clone())) {
             prop_assert_eq!(texts(&batch).len() as u64, batch.records());
         }
-        let (mut records, mut read) = (Records::new(&bytes), 0);
+        let (mut records, mut read) = (Records::new(Format::NEWEST, &bytes), 0);
         while let Ok(Some(_)) = records.next(&mut Scratch::default()) {
             read += 1;
         }

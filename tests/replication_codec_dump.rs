@@ -38,7 +38,7 @@ impl Log {
     async fn append(&mut self, body: &Body) -> Bytes {
         let first = SequenceId(self.latest.last.0 + 1);
         let batch = seal(self.latest.log, Term(7), first, self.latest.checksum, body);
-        let key = self.keys.batch(first);
+        let key = self.keys.batch(self.latest.log, first);
         self.put(key.clone(), batch.bytes).await;
         self.latest.last = batch.header.last;
         self.latest.checksum = batch.checksum;
@@ -152,8 +152,10 @@ async fn a_log_is_shown_and_what_is_wrong_with_it_is_named() {
     assert_eq!(lines.lines().count(), 2);
 
     // A damaged batch and a missing one; the rest is shown.
-    log.put(log.keys.batch(SequenceId(101)), Bytes::from_static(b"MKLBnonsense")).await;
-    let delete = Op::Delete(moonkeeper::coordination::types::KeyRange::key(log.keys.batch(SequenceId(201))));
+    log.put(log.keys.batch(log.latest.log, SequenceId(101)), Bytes::from_static(b"MKLBnonsense")).await;
+    let delete = Op::Delete(moonkeeper::coordination::types::KeyRange::key(
+        log.keys.batch(log.latest.log, SequenceId(201)),
+    ));
     let txn = Txn { success: vec![delete], ..Txn::default() };
     log.etcd.call(Request::Txn(txn), PATIENCE).await.unwrap();
     let rest = dump(endpoint, &["-o", "json"]);

@@ -7,7 +7,7 @@ mod protocol;
 use moonkeeper::wire::frame::{INVALID_RPC_ARGUMENTS, RESPONSE_HEADER, ResponseHeader, append_request};
 use moonkeeper::wire::functions::{Function, Rpc, Visitor};
 use moonkeeper::wire::generation;
-use moonkeeper::wire::server::{BoxFuture, Outcome, Server, Service, Settings, Waited};
+use moonkeeper::wire::server::{BoxFuture, Failure, Outcome, Server, Service, Settings, Waited};
 use moonkeeper::wire::struct_pack::{Decode, Encode, Form, decode, encode};
 use protocol::captured;
 use protocol::fuzz::{for_a_while, mutate, reserved, seeds};
@@ -91,7 +91,7 @@ impl Service for Decoding {
             encode(&true, Form::Short, out);
             Outcome::Ready { depends_on: 0 }
         } else {
-            Outcome::Error { code: INVALID_RPC_ARGUMENTS, message: "invalid rpc arg" }
+            Outcome::Error(Failure { code: INVALID_RPC_ARGUMENTS, message: "invalid rpc arg" })
         }
     }
 

@@ -12,7 +12,7 @@ use moonkeeper::engine::types::LogTime;
 use moonkeeper::master::clock::Clock;
 use moonkeeper::master::service::MasterService;
 use moonkeeper::wire::functions::Function;
-use moonkeeper::wire::server::{Outcome, Service, Waited};
+use moonkeeper::wire::server::{Failure, Outcome, Service, Waited};
 use protocol::captured;
 use protocol::fuzz::{Random, for_a_while, mutate, reserved, seeds};
 use std::collections::HashMap;
@@ -59,12 +59,12 @@ fn call(service: &MasterService, function: Function, body: &[u8]) -> bool {
     match service.call(function, body, &mut Waited::default(), &mut out) {
         Outcome::Ready { .. } => true,
         Outcome::Aside(aside) => {
-            (aside.work)(&mut out);
+            (aside.work)(&mut out).unwrap();
             true
         }
         Outcome::Refused(_) => false,
         Outcome::Busy(_) => panic!("{function:?} waits for a turn that nobody has"),
-        Outcome::Error { code, .. } => panic!("{function:?} is answered with error {code}"),
+        Outcome::Error(Failure { code, .. }) => panic!("{function:?} is answered with error {code}"),
     }
 }
 

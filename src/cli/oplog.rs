@@ -23,7 +23,7 @@ use crate::replication::codec::json::View;
 use crate::replication::keys::Keys;
 
 use follow::Follow;
-use pages::Pages;
+use pages::{Pages, PagesError};
 
 /// Looks into the log of a cluster
 #[derive(Debug, Parser)]
@@ -86,6 +86,8 @@ enum DumpError {
     Etcd { cluster: String, failure: Failure },
     #[error("there is no log of '{0}' in etcd")]
     NoLog(String),
+    #[error(transparent)]
+    End(crate::replication::batch::LatestError),
     #[error("cannot write: {0}")]
     Output(#[from] io::Error),
 }
@@ -134,7 +136,12 @@ async fn dump(arguments: &Dump) -> Result<u64, DumpError> {
     let start = if follow.is_some() { 1 } else { from.saturating_sub(u64::from(MAX_RECORDS) - 1).max(1) };
     let keys = Keys::new(&cluster);
     let failed = |failure| DumpError::Etcd { cluster: cluster.clone(), failure };
-    let mut pages = Pages::new(&etcd, &keys, SequenceId(start));
+    let opened = Pages::open(&etcd, &keys, SequenceId(start)).await;
+    let opened = opened.map_err(|error| match error {
+        PagesError::Etcd(failure) => failed(failure),
+        PagesError::End(error) => DumpError::End(error),
+    })?;
+    let Some(mut pages) = opened else { return Err(DumpError::NoLog(cluster)) };
     let mut shown = Shown {
         out: BufWriter::new(io::stdout().lock()),
         from: SequenceId(from),
@@ -153,9 +160,6 @@ async fn dump(arguments: &Dump) -> Result<u64, DumpError> {
         }
     }
     shown.out.flush()?;
-    if pages.is_empty() && !pages.log_exists().await.map_err(failed)? {
-        return Err(DumpError::NoLog(cluster));
-    }
     Ok(shown.wrong)
 }
 

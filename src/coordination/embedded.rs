@@ -3,6 +3,7 @@
 //! etcd: it has no second member, and when its process ends nobody can be asked.
 
 mod codec;
+mod frames;
 mod journal;
 mod server;
 mod store;

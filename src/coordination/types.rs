@@ -177,6 +177,8 @@ pub enum Request {
         /// The revision.
         revision: u64,
     },
+    /// Whether the store refuses writes until an administrator acts.
+    Alarms,
 }
 
 /// What one step of a transaction brought.
@@ -234,6 +236,11 @@ pub enum Response {
     LeaseRevoked,
     /// The history was given up.
     Compacted,
+    /// The alarms that are raised.
+    Alarms {
+        /// A member is out of space: nothing is written and no lease is granted.
+        no_space: bool,
+    },
 }
 
 /// Why there is no answer. Whether a write was done is unknown in every case but [`Failure::Compacted`] (R5).

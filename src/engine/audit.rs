@@ -1,10 +1,11 @@
 //! Checking the state against itself: everything that is derived from the objects, made again from scratch.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use super::core::{Discarded, Mounted};
+use super::apply::reserved_in;
+use super::core::{Discarded, Mounted, Reserved};
 use super::digest::{self, Digest};
 use super::extents::Extents;
 use super::object::Replicas;
@@ -28,6 +29,10 @@ struct Sums {
     strays: usize,
     /// Ranges by segment.
     taken: HashMap<SegmentNumber, Vec<(u64, u64)>>,
+    /// What clients may be writing to, by segment.
+    reserved: HashMap<SegmentNumber, BTreeSet<Reserved>>,
+    /// Objects that are written, and those that are copied, all of whose segments are gone.
+    lost: (usize, usize),
 }
 
 impl Sums {
@@ -67,7 +72,7 @@ impl Sequencer<'_> {
                 wrong.push(format!("{what}: kept {kept}, from scratch {made}"));
             }
         };
-        expect("faults", core.faults, 0);
+        expect("faults", core.faults.count, 0);
         expect("digest", core.digest.0, sums.digest.0);
         expect("ids", core.ids.len() as u64, sums.objects as u64);
         expect("objects", count(&counts.objects), sums.objects as u64);
@@ -80,13 +85,15 @@ impl Sequencer<'_> {
         expect("groups", core.groups.len() as u64, sums.groups.len() as u64);
         for (name, (_, membership)) in &core.groups {
             let made = sums.groups.get(name).copied().unwrap_or_default();
-            expect("objects of a group", membership.objects as u64, made as u64);
+            expect("objects of a group", membership.len() as u64, made as u64);
         }
         let (mut capacity, mut allocated) = (0, 0);
         for (number, mounted) in &core.segments {
             let taken = sums.taken.get(number).map(Vec::as_slice).unwrap_or_default();
             capacity = u64::wrapping_add(capacity, mounted.segment.size);
             allocated = u64::wrapping_add(allocated, mounted.extents.used_bytes());
+            let reserved = sums.reserved.get(number).cloned().unwrap_or_default();
+            expect("reservations of a segment", u64::from(mounted.reserved == reserved), 1);
             expect("used bytes of a segment", mounted.segment.used(), mounted.extents.used_bytes());
             let left_out = core.strays.left_out(&mounted.segment);
             let left_out = left_out.iter().map(|range| (range.start, range.end - range.start));
@@ -97,14 +104,29 @@ impl Sequencer<'_> {
                 Err(_) => expect("segments whose ranges overlap", 0, 1),
             }
         }
+        let drains =
+            core.segments.iter().filter_map(|(number, mounted)| Some((mounted.drain_until?, *number)));
+        expect("segments that are drained", u64::from(drains.collect::<BTreeSet<_>>() == core.drains), 1);
+        expect("lost writes", core.lost_writes.len() as u64, sums.lost.0 as u64);
+        expect("lost copies", core.lost_copies.len() as u64, sums.lost.1 as u64);
         expect("writes into unmounted memory", core.strays.len() as u64, sums.strays as u64);
         let reachable = |mounted: &&Mounted| !mounted.segment.te_endpoint.is_empty();
         let reachable = core.segments.values().filter(reachable).count();
         expect("segments by address", core.atlas.len() as u64, reachable as u64);
         let open = self.open_segments();
-        let mut kept = core.open.clone();
+        let mut kept = core.open.numbers().to_vec();
         kept.sort_unstable();
         expect("segments that take new objects", u64::from(kept == open), 1);
+        for (place, number) in core.open.numbers().iter().enumerate() {
+            let Some(mounted) = core.segments.get(number) else { continue };
+            expect("place of an open segment", u64::from(mounted.open == Some(place as u32)), 1);
+            let found = core.open.next_with(place, mounted.extents.largest_free().max(1));
+            let full = mounted.extents.largest_free() == 0;
+            expect("free range of an open segment", u64::from(full || found == Some(place)), 1);
+        }
+        let longest = open.iter().filter_map(|number| core.segments.get(number));
+        let longest = longest.map(|mounted| mounted.extents.largest_free()).max();
+        expect("longest free range", core.open.longest(), longest.unwrap_or(0));
         for index in [&core.names, &core.hosts] {
             let mut named: Vec<SegmentNumber> = index.values().flatten().copied().collect();
             named.sort_unstable();
@@ -144,6 +166,13 @@ impl Sequencer<'_> {
                     *sums.groups.entry(group.id.clone()).or_default() += 1;
                 }
                 sums.take(&object.replicas().cloned().collect(), object.size);
+                for number in reserved_in(object) {
+                    sums.reserved.entry(number).or_default().insert(Reserved::Object(object.id));
+                }
+                if !object.is_valid() {
+                    sums.lost.0 += usize::from(core.processing.contains_key(&object.id));
+                    sums.lost.1 += usize::from(object.replication().is_some());
+                }
             }
         }
         for (id, write) in &core.processing {
@@ -152,6 +181,9 @@ impl Sequencer<'_> {
         for (record, bytes) in &core.discarded {
             sums.digest.add(digest::discarded(*record, bytes));
             sums.take(&bytes.replicas, bytes.size);
+            for number in bytes.written_in() {
+                sums.reserved.entry(number).or_default().insert(Reserved::Discarded(*record));
+            }
         }
         for mounted in core.segments.values() {
             sums.digest.add(digest::segment(&mounted.segment, mounted.drain_until));

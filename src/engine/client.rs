@@ -19,6 +19,15 @@ pub struct Client {
     pub last_record: SequenceId,
 }
 
+/// A client that is known and alive, or owns segments, for those who watch over its silence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownClient {
+    /// The client.
+    pub id: Uuid,
+    /// Whether only the primary before has heard from it.
+    pub inherited: bool,
+}
+
 /// The clients that are known and alive, or own segments.
 pub type Clients = HashMap<Uuid, Client>;
 

@@ -4,15 +4,19 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::atlas::Atlas;
 use super::client::Writers;
 use super::digest::{self, Digest};
 use super::doubts::Doubts;
 use super::eviction::EvictionIndex;
 use super::extents::Extents;
+use super::faults::Faults;
 use super::group::{Group, Membership};
 use super::ids::Ids;
-use super::object::Replicas;
+use super::object::{Replica, ReplicaStatus, Replicas};
+use super::open_segments::OpenSegments;
 use super::record::SoftPin;
 use super::reign::{Reign, TermReport};
 use super::segment::Segment;
@@ -50,8 +54,8 @@ pub struct Core {
     pub strays: Strays,
     /// Segments that take new objects, by the name that users know.
     pub names: BTreeMap<Box<[u8]>, Vec<SegmentNumber>>,
-    /// The same segments, in no order, to choose from at random.
-    pub open: Vec<SegmentNumber>,
+    /// The same segments, to choose from at random.
+    pub open: OpenSegments,
     /// The same segments by host.
     pub hosts: BTreeMap<Box<[u8]>, Vec<SegmentNumber>>,
     /// Where chance comes from when a segment is chosen. Not state: the choice is in the record.
@@ -68,6 +72,12 @@ pub struct Core {
     pub releases: BTreeSet<(LogTime, SequenceId)>,
     /// Copies and moves under way, oldest first.
     pub replications: BTreeSet<(LogTime, ObjectId)>,
+    /// Segments that are being drained, the first to be unmounted first.
+    pub drains: BTreeSet<(LogTime, SegmentNumber)>,
+    /// Writes under way all of whose segments are gone: only their bytes are kept (R4).
+    pub lost_writes: BTreeSet<ObjectId>,
+    /// Objects all of whose segments are gone but for which a copy or move is under way.
+    pub lost_copies: BTreeSet<ObjectId>,
     /// Groups with their members.
     pub groups: HashMap<Box<[u8]>, (Arc<Group>, Membership)>,
     /// The order of eviction.
@@ -81,7 +91,7 @@ pub struct Core {
     /// The sum over all replicated items that come and go; see [`Core::digest`].
     pub digest: Digest,
     /// Records that could not be applied to an object, which was dropped.
-    pub faults: u64,
+    pub faults: Faults,
 }
 
 /// An object, and what would have to be looked up or worked out again.
@@ -120,6 +130,26 @@ pub struct Mounted {
     pub extents: Extents,
     /// When it is to be unmounted, if it is being drained.
     pub drain_until: Option<LogTime>,
+    /// Its place among those that take new objects, if it does.
+    pub open: Option<u32>,
+    /// What a client may be writing to in it. When the segment goes, these are the ones to look at.
+    pub reserved: BTreeSet<Reserved>,
+}
+
+impl Mounted {
+    /// A segment in which nothing is reserved.
+    pub fn new(segment: Arc<Segment>, extents: Extents, drain_until: Option<LogTime>) -> Self {
+        Self { segment, extents, drain_until, open: None, reserved: BTreeSet::new() }
+    }
+}
+
+/// Bytes that a client may be writing to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reserved {
+    /// Those of an object that is being written, copied or moved.
+    Object(ObjectId),
+    /// Those that this record discarded.
+    Discarded(SequenceId),
 }
 
 /// A write under way.
@@ -147,6 +177,12 @@ impl Discarded {
     #[must_use]
     pub fn bytes(&self) -> u128 {
         u128::from(self.size) * self.replicas.len() as u128
+    }
+
+    /// The segments in which a client may be writing to them.
+    pub(super) fn written_in(&self) -> SmallVec<[SegmentNumber; 2]> {
+        let written = |replica: &&Replica| replica.status == ReplicaStatus::Processing;
+        self.replicas.iter().filter(written).map(|replica| replica.segment.number).collect()
     }
 }
 

@@ -140,6 +140,8 @@ pub fn reign(reign: &Reign) -> u64 {
         reign.since.0,
         reign.hold_until.0,
         reign.lease_ttl,
+        reign.leader_ttl,
+        reign.boot_id,
         u64::from(reign.first_segment.0),
         u64::from(reign.kept_tasks),
         reign.resigned.0,

@@ -1,19 +1,43 @@
 //! Signs that this replica is not what the log says it should be. Not state: the log is the truth, and a replica that
 //! doubts itself is rebuilt.
 
+use super::digest::Digest;
 use super::types::{ObjectId, SequenceId};
 
 /// Signs that this replica is not what the log says it should be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Doubts {
     /// The first `Digest` that did not match.
-    pub digest_mismatch: Option<SequenceId>,
+    pub digest_mismatch: Option<Mismatch>,
     /// How many did not.
     pub digest_mismatches: u64,
     /// The first record that did not follow the last one about its object.
     pub broken_chain: Option<BrokenChain>,
     /// How many did not.
     pub broken_chains: u64,
+    /// The first record that was not the next one.
+    pub out_of_order: Option<OutOfOrder>,
+    /// How many were not.
+    pub records_out_of_order: u64,
+}
+
+/// A `Digest` that does not match the state of this replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The record.
+    pub record: SequenceId,
+    /// The digest of this replica at that record.
+    pub own: Digest,
+}
+
+/// A record that was not applied because it is not the next one: records were lost, came twice, or this state took a
+/// change that is not in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfOrder {
+    /// The record that would have been the next one.
+    pub expected: SequenceId,
+    /// The record that came.
+    pub found: SequenceId,
 }
 
 /// A record about an object that is not there, or whose last record is not the one that it should follow: a change of
@@ -31,9 +55,30 @@ pub struct BrokenChain {
 }
 
 impl Doubts {
-    pub(super) fn digest(&mut self, record: SequenceId) {
+    /// Whether there is no sign.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Adds signs that were seen later.
+    pub fn add(&mut self, later: &Self) {
+        self.digest_mismatches += later.digest_mismatches;
+        self.digest_mismatch = self.digest_mismatch.or(later.digest_mismatch);
+        self.broken_chains += later.broken_chains;
+        self.broken_chain = self.broken_chain.or(later.broken_chain);
+        self.records_out_of_order += later.records_out_of_order;
+        self.out_of_order = self.out_of_order.or(later.out_of_order);
+    }
+
+    pub(super) fn digest(&mut self, mismatch: Mismatch) {
         self.digest_mismatches += 1;
-        self.digest_mismatch.get_or_insert(record);
+        self.digest_mismatch.get_or_insert(mismatch);
+    }
+
+    pub(super) fn order(&mut self, wrong: OutOfOrder) {
+        self.records_out_of_order += 1;
+        self.out_of_order.get_or_insert(wrong);
     }
 
     pub(super) fn chain(&mut self, broken: BrokenChain) {

@@ -12,12 +12,12 @@ use roaring::RoaringTreemap;
 use super::record::{EvictRule, LeaseBucket};
 use super::types::{LogTime, ObjectId};
 
-/// A record evicts no more once it has so many victims, so that nobody waits long for the sequencer. A group that is the
+/// A record evicts no more once it has so many victims: other clients wait for some milliseconds meanwhile. A group that is the
 /// last of them goes whole, whatever its size.
-pub const MAX_VICTIMS: usize = 4096;
+pub const MAX_VICTIMS: usize = 1024;
 
 /// At most so many soft pins are taken off by one record, for the same reason. What a record means rests on this number.
-const MAX_PINS: usize = 4096;
+const MAX_PINS: usize = 1024;
 
 /// Who could be evicted, in order.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! Groups: objects that are read and evicted together.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::eviction::Standing;
 use super::record::LeaseBucket;
@@ -16,13 +16,21 @@ pub struct Group {
     /// The last object that the promise covers: who joins later has to wait for the next one.
     covers: AtomicU64,
     newest: AtomicU64,
+    /// Whether it is on a list of groups whose promise may not be replicated.
+    listed: AtomicBool,
 }
 
 impl Group {
     /// A group that nobody has read.
     #[must_use]
     pub fn new(id: &[u8]) -> Self {
-        Self { id: id.into(), lease: AtomicU64::new(0), covers: AtomicU64::new(0), newest: AtomicU64::new(0) }
+        Self {
+            id: id.into(),
+            lease: AtomicU64::new(0),
+            covers: AtomicU64::new(0),
+            newest: AtomicU64::new(0),
+            listed: AtomicBool::new(false),
+        }
     }
 
     /// Until when readers were promised this member.
@@ -35,14 +43,33 @@ impl Group {
     }
 
     /// Promises every member for `ttl_ms`, but only when less than half of that is left of the last promise, or when
-    /// somebody has joined since.
-    pub fn promise(&self, now: LogTime, ttl_ms: u64) {
+    /// another member has joined since. True if the group has to be added to a list; the order of steps is that of
+    /// [`super::object::Object::promise`].
+    pub fn promise(&self, now: LogTime, ttl_ms: u64) -> bool {
         let newest = self.newest.load(Ordering::Acquire);
         let due = self.lease.load(Ordering::Acquire) < now.plus(ttl_ms / 2).0;
         if due || newest > self.covers.load(Ordering::Acquire) {
-            self.lease.fetch_max(now.plus(ttl_ms).0, Ordering::AcqRel);
-            self.covers.fetch_max(newest, Ordering::AcqRel);
+            self.lease.fetch_max(now.plus(ttl_ms).0, Ordering::SeqCst);
+            self.covers.fetch_max(newest, Ordering::SeqCst);
+            return !self.listed.load(Ordering::SeqCst) && self.list();
         }
+        false
+    }
+
+    /// Until when any member was promised.
+    #[must_use]
+    pub fn until(&self) -> LogTime {
+        LogTime(self.lease.load(Ordering::SeqCst))
+    }
+
+    /// Marks the group as being on a list. False if it was already.
+    pub fn list(&self) -> bool {
+        !self.listed.swap(true, Ordering::SeqCst)
+    }
+
+    /// Marks the group as taken off its list.
+    pub fn unlist(&self) {
+        self.listed.store(false, Ordering::SeqCst);
     }
 
     /// Another member.
@@ -51,19 +78,31 @@ impl Group {
     }
 }
 
-/// What eviction needs of a group: who is in it and whether it could go. Members with a pin of their own are not
-/// counted here: they stand alone, and the rest of the group can go without them.
+/// What eviction needs of a group: who is in it and whether it could go. Members with a pin of their own stand alone, and
+/// the rest of the group can go without them.
 #[derive(Debug, Default)]
 pub struct Membership {
-    /// Every object of the group, pinned ones too.
-    pub objects: usize,
     /// Every member without a pin.
     pub members: BTreeSet<ObjectId>,
+    /// Every member with one.
+    pub pinned: BTreeSet<ObjectId>,
     /// The members that could be evicted, by lease. The group is a candidate when this is all of them.
     pub ready: BTreeSet<(LogTime, ObjectId)>,
 }
 
 impl Membership {
+    /// How many objects the group has, pinned ones too.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.members.len() + self.pinned.len()
+    }
+
+    /// Whether the group has no object.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The group's standing in the order of eviction, or `None` while some member cannot go: with the lease that ends
     /// last, under the name of its newest member. That is the same one whoever is promised, so a promise that is
     /// written down moves a group only ever back in the order, as it does an object (INV-7).

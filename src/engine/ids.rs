@@ -30,6 +30,16 @@ impl Run {
     fn rank(&self, bit: u64) -> usize {
         (self.present & (bit - 1)).count_ones() as usize
     }
+
+    /// The ids of the run, which has that number, and their handles.
+    fn ids(&self, number: u64) -> impl Iterator<Item = (ObjectId, Handle)> {
+        let mut present = self.present;
+        self.handles.iter().map(move |handle| {
+            let id = ObjectId(number * 64 + u64::from(present.trailing_zeros()));
+            present &= present.wrapping_sub(1);
+            (id, *handle)
+        })
+    }
 }
 
 /// The run of an id, and the bit of the id in it.
@@ -91,6 +101,14 @@ impl Ids {
         }
     }
 
+    /// All ids from this one on, in order, and where their objects lie.
+    pub fn range(&self, from: ObjectId) -> impl Iterator<Item = (ObjectId, Handle)> {
+        let number = from.0 / 64;
+        let last = Some((&self.last.0, &self.last.1)).filter(|(last, _)| **last >= number);
+        let runs = self.runs.range(number..).chain(last);
+        runs.flat_map(|(number, run)| run.ids(*number)).skip_while(move |(id, _)| *id < from)
+    }
+
     /// How many ids there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -120,6 +138,11 @@ mod tests {
                     vacant.insert(handle);
                 }
                 prop_assert_eq!(ids.len(), model.len());
+            }
+            let mut all: Vec<(ObjectId, Handle)> = model.iter().map(|(id, at)| (ObjectId(*id), *at)).collect();
+            all.sort_unstable_by_key(|(id, _)| *id);
+            for from in [0, 1, 63, 64, 200, 399, 400] {
+                prop_assert!(ids.range(ObjectId(from)).eq(all.iter().copied().filter(|(id, _)| id.0 >= from)));
             }
             for id in 0..400 {
                 prop_assert_eq!(ids.find(ObjectId(id)), model.get(&id).copied());

@@ -3,11 +3,12 @@
 //! A store holds millions of these, so what most objects have is packed and the rest lies behind `extra`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 
 use super::group::Group;
+use super::promises::List;
 use super::segment::Segment;
 use super::task::Replication;
 use super::types::{LogTime, ObjectId, SequenceId};
@@ -116,8 +117,8 @@ pub struct Object {
     pub data_type: u8,
     /// Never evicted.
     pub hard_pinned: bool,
-    /// Whether it waits on the list of leases to be replicated.
-    dirty: AtomicBool,
+    /// The lists of promises to be replicated that its slot is on, a bit for each [`List`].
+    listed: AtomicU8,
     /// What few objects have.
     pub extra: Option<Box<Extra>>,
 }
@@ -152,7 +153,7 @@ impl Object {
             client,
             data_type: 0,
             hard_pinned: false,
-            dirty: AtomicBool::new(false),
+            listed: AtomicU8::new(0),
             extra: None,
         }
     }
@@ -268,21 +269,37 @@ impl Object {
     /// Until when readers were promised it, by the object's own lease, its group's and what is replicated.
     #[must_use]
     pub fn lease(&self) -> LogTime {
-        let own = LogTime(self.live_lease.load(Ordering::Acquire)).max(self.replicated_lease);
+        let own = self.live_lease().max(self.replicated_lease);
         self.group().map_or(own, |group| own.max(group.lease(self.id)))
     }
 
-    /// Promises readers the object for `ttl_ms` more. True if the promise should be replicated and is not on the list
-    /// yet: an object goes on it again only when half its time has passed since it was last replicated.
-    pub fn promise(&self, now: LogTime, ttl_ms: u64) -> bool {
+    /// Promises readers the object for `ttl_ms` more, and names the list that its slot has to be added to, if any. A
+    /// promise is worth a record of its own only when half its time has passed since the last one; until then the object
+    /// waits on the other list, which a hand-over needs.
+    ///
+    /// The lease is raised before the bits are read, and [`Object::unlist`] clears a bit before the lease is read, all
+    /// sequentially consistent: a thread that takes the object off a list sees this promise, or this call adds it again.
+    pub fn promise(&self, now: LogTime, ttl_ms: u64) -> Option<List> {
         let until = now.plus(ttl_ms);
-        self.live_lease.fetch_max(until.0, Ordering::AcqRel);
-        if let Some(group) = self.group() {
-            group.promise(now, ttl_ms);
+        self.live_lease.fetch_max(until.0, Ordering::SeqCst);
+        if until <= self.replicated_lease {
+            return None;
         }
-        until.0 >= self.replicated_lease.0.saturating_add(ttl_ms / 2)
-            && !self.dirty.load(Ordering::Relaxed)
-            && !self.dirty.swap(true, Ordering::AcqRel)
+        let due = until.0 >= self.replicated_lease.0.saturating_add(ttl_ms / 2);
+        let list = if due { List::Due } else { List::Early };
+        let listed = self.listed.load(Ordering::SeqCst);
+        let waits = listed & list.bit() != 0 || listed & List::Due.bit() != 0;
+        (!waits && self.list(list)).then_some(list)
+    }
+
+    /// Marks the object as being on a list. False if it was already, and so must not be added.
+    pub fn list(&self, list: List) -> bool {
+        self.listed.fetch_or(list.bit(), Ordering::SeqCst) & list.bit() == 0
+    }
+
+    /// Marks the object as taken off a list. False if it was not on it: its slot belonged to another object then.
+    pub fn unlist(&self, list: List) -> bool {
+        self.listed.fetch_and(!list.bit(), Ordering::SeqCst) & list.bit() != 0
     }
 
     /// Whether it is about to be removed: a reader that sees this must look again when the removal is done.
@@ -320,7 +337,7 @@ impl Object {
     /// The live lease alone, as a number.
     #[must_use]
     pub fn live_lease(&self) -> LogTime {
-        LogTime(self.live_lease.load(Ordering::Acquire))
+        LogTime(self.live_lease.load(Ordering::SeqCst))
     }
 
     /// The last record that an answer about this object rests on: its own last one, and those that unmounted
@@ -329,11 +346,6 @@ impl Object {
     pub fn rests_on(&self) -> SequenceId {
         let gone = self.replicas().filter(|replica| !replica.segment.is_alive());
         gone.map(|replica| replica.segment.last_record()).fold(self.last_record, SequenceId::max)
-    }
-
-    /// Takes the object off the list of promises to be replicated.
-    pub fn clear_dirty(&self) {
-        self.dirty.store(false, Ordering::Release);
     }
 }
 

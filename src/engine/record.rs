@@ -186,10 +186,12 @@ pub enum Record<'a> {
         /// The objects to look at.
         objects: &'a [ObjectId],
     },
-    /// Every written object of a shard, of those whose lease has ended unless forced, is removed.
+    /// Every written object with an id in a range, of those whose lease has ended unless forced, is removed.
     RemoveAll {
-        /// The shard.
-        shard: u16,
+        /// The first id.
+        from: ObjectId,
+        /// The last id.
+        up_to: ObjectId,
         /// Leases do not count.
         force: bool,
     },
@@ -307,17 +309,24 @@ pub enum Record<'a> {
         term: Term,
         /// The name of the primary.
         primary: &'a [u8],
+        /// The run of its process: a witness that this process has ended shortens the wait for its reads (R6).
+        boot_id: u64,
         /// Until then nothing is evicted, and nothing removed unless forced (R6). An earlier hold that is longer stays.
         hold_until: LogTime,
         /// The longest promise that this primary gives a reader, in milliseconds: the next one may be set up otherwise.
         lease_ttl: u64,
+        /// The time to live of the lease that it leads with, in milliseconds: for so long it may answer reads after its
+        /// election key is gone (R6), and a successor may be set up otherwise.
+        leader_ttl: u64,
         /// How many ended tasks are remembered from here on, on every replica.
         kept_tasks: u32,
     },
-    /// A primary hands over: the last record of its term. All promises to readers are in the log.
+    /// A primary hands over: the last record of its term. All promises to readers are in the log, or end by `hold_until`.
     Resign {
         /// The term.
         term: Term,
+        /// Until then nothing is evicted, and nothing removed unless forced (R6); zero if all promises are in the log.
+        hold_until: LogTime,
     },
     /// The primary's digest before this record, for others to compare theirs with.
     Digest {

@@ -15,12 +15,27 @@ pub struct Reign {
     pub hold_until: LogTime,
     /// The longest promise that this primary gives a reader, in milliseconds: its successor has to know.
     pub lease_ttl: u64,
+    /// The time to live of the lease that this primary leads with, in milliseconds.
+    pub leader_ttl: u64,
+    /// The run of its process.
+    pub boot_id: u64,
     /// Segments with a lower number were mounted in an earlier term.
     pub first_segment: SegmentNumber,
     /// How many ended tasks are remembered.
     pub kept_tasks: u32,
     /// The last `Resign`, zero if there was none.
     pub resigned: SequenceId,
+}
+
+/// A primary as the first record of its term names it.
+#[derive(Clone, Copy, Debug)]
+pub struct Primary<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// The run of its process.
+    pub boot_id: u64,
+    /// The time to live of the lease that it leads with, in milliseconds.
+    pub leader_ttl: u64,
 }
 
 impl Reign {
@@ -51,4 +66,8 @@ pub struct TermReport {
     pub reservations: usize,
     /// For how many milliseconds nothing is evicted, and nothing removed unless forced (R6).
     pub hold_ms: u64,
+    /// Objects that have been removed since because their memory is gone.
+    pub objects_removed: u64,
+    /// Bytes of those.
+    pub bytes_removed: u64,
 }

@@ -6,9 +6,10 @@ use parking_lot::{Mutex, RwLock};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::object::Object;
+use super::promises::Promises;
 use super::slab::Slab;
 use super::table::Table;
-use super::types::{ObjectId, SequenceId};
+use super::types::SequenceId;
 
 /// How many shards there are. Which shard a key is in is the same in all versions, since an answer about an absent key
 /// rests on the last removal in its shard.
@@ -86,8 +87,8 @@ impl Handle {
 pub struct Shard {
     /// The objects.
     pub objects: RwLock<Objects>,
-    /// Objects whose promise to readers waits to be replicated.
-    pub dirty: Mutex<Vec<ObjectId>>,
+    /// Promises to readers that wait to be replicated.
+    pub promises: Mutex<Promises>,
 }
 
 /// The objects of one shard.
@@ -173,6 +174,11 @@ impl Objects {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.slab.is_empty()
+    }
+
+    /// The objects by place.
+    pub(super) fn slab(&self) -> &Slab<Object> {
+        &self.slab
     }
 
     /// All objects.

@@ -102,6 +102,24 @@ impl<T> Slab<T> {
         self.len == 0
     }
 
+    /// Visits about `most` values from an index on, whole pages of them. Returns the index to go on from, unless all were
+    /// visited. A page that is empty costs something, too, and counts as one value.
+    pub fn visit_from(&self, index: u32, most: usize, mut visit: impl FnMut(&T)) -> Option<u32> {
+        let (mut number, mut place) = (index as usize / PAGE, index as usize % PAGE);
+        let mut cost = 0;
+        while let Some(page) = self.pages.get(number) {
+            if cost >= most {
+                return Some((number * PAGE + place) as u32);
+            }
+            if let Some(values) = &page.values {
+                values[place..].iter().flatten().for_each(&mut visit);
+            }
+            cost += page.used.count_ones().max(1) as usize;
+            (number, place) = (number + 1, 0);
+        }
+        None
+    }
+
     /// All values.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.pages.iter().flat_map(|page| page.values.iter().flat_map(|values| values.iter().flatten()))
@@ -135,6 +153,12 @@ mod tests {
                 prop_assert_eq!(slab.get(*index), Some(value));
             }
             prop_assert_eq!(slab.iter().count(), model.len());
+            let (mut next, mut visited, mut pieces) = (Some(0), Vec::new(), 0);
+            while let Some(index) = next {
+                next = slab.visit_from(index, 64, |value| visited.push(*value));
+                pieces += 1;
+            }
+            prop_assert!(visited.iter().eq(slab.iter()) && pieces <= 1 + slab.pages.len());
         }
     }
 

@@ -1,32 +1,42 @@
 //! The whole of the metadata, and how readers and the sequencer get at it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::client::Clients;
-use super::core::Core;
+use super::core::{Core, Mounted};
 use super::digest::Digest;
+use super::doubts::OutOfOrder;
+use super::faults::Fault;
+use super::format::Format;
 use super::held::Held;
+use super::published::Published;
 use super::record::Record;
 use super::reign::Reign;
 use super::rules::Rules;
 use super::segment::Segment;
-use super::shard::{Handle, SHARDS, Shard};
-use super::types::{LogTime, ObjectId, SegmentNumber, SequenceId};
+use super::shard::{SHARDS, Shard};
+use super::types::{LogTime, SegmentNumber, SequenceId};
 
 /// The state machine. Readers share it; changes pass through [`Engine::sequencer`].
 #[derive(Debug)]
 pub struct Engine {
     pub(super) shards: Box<[Shard]>,
     pub(super) clients: RwLock<Clients>,
-    pub(super) segments: RwLock<HashMap<SegmentNumber, Arc<Segment>>>,
+    pub(super) segments: RwLock<BTreeMap<SegmentNumber, Arc<Segment>>>,
     pub(super) metadata: RwLock<HashMap<Box<[u8]>, Entry>>,
     core: Mutex<Core>,
+    /// The record that is being applied, or was last.
+    pub(super) begun: AtomicU64,
     pub(super) applied: AtomicU64,
+    /// Written under the sequencer only; see [`Engine::seal`].
+    sealed: AtomicBool,
     log: Option<Box<dyn Log>>,
+    pub(super) published: Mutex<Published>,
+    pub(super) recent_faults: Mutex<Vec<Fault>>,
     /// What the operator set.
     pub rules: Rules,
     /// Counts for metrics.
@@ -40,6 +50,24 @@ type Entry = (Arc<[u8]>, SequenceId);
 pub trait Log: Send + Sync + std::fmt::Debug {
     /// The next record, which is applied already.
     fn append(&self, id: SequenceId, at: LogTime, record: &Record<'_>);
+}
+
+/// When something is done: a moment, or a clock to read.
+pub trait Now {
+    /// The moment.
+    fn now(self) -> LogTime;
+}
+
+impl Now for LogTime {
+    fn now(self) -> LogTime {
+        self
+    }
+}
+
+impl<C: FnOnce() -> LogTime> Now for C {
+    fn now(self) -> LogTime {
+        self()
+    }
 }
 
 /// Counts for metrics. They follow the state but are not part of it. Only `apply` counts, so nobody counts at the same
@@ -59,7 +87,7 @@ pub struct Counts {
     /// Times that bytes were taken from an object but stayed reserved.
     pub discarded: AtomicU64,
     /// Whether a write found no memory since the last eviction.
-    pub starved: std::sync::atomic::AtomicBool,
+    pub starved: AtomicBool,
     /// Segments unmounted, so that a sweep knows of new work.
     pub unmounts: AtomicU64,
 }
@@ -74,27 +102,6 @@ impl Counts {
     }
 }
 
-/// Numbers for metrics, all of the same moment.
-#[derive(Clone, Copy, Debug)]
-pub struct Reading {
-    /// The last record applied.
-    pub sequence_id: SequenceId,
-    /// The digest at that record.
-    pub digest: Digest,
-    /// Bytes that belong to no object but may still be in use.
-    pub discarded_bytes: u64,
-    /// Objects that are being written.
-    pub writing: usize,
-    /// Those of them that went with their segments and are kept only because somebody may still be writing (R4).
-    pub lost_writes: usize,
-    /// Written objects that went with their segments and are kept only because somebody may still be writing a copy.
-    pub lost_copies: usize,
-    /// Tasks that wait.
-    pub tasks_pending: usize,
-    /// Tasks that clients work on.
-    pub tasks_processing: usize,
-}
-
 /// The right to change the state: whoever holds it is alone.
 pub struct Sequencer<'e> {
     pub(super) engine: &'e Engine,
@@ -103,6 +110,9 @@ pub struct Sequencer<'e> {
     pub(super) held: Held<'e>,
     /// Log time of what is done now.
     pub now: LogTime,
+    /// Segments that went. What was free of them may take milliseconds to drop, and fields are dropped in order: by then
+    /// the sequencer is released.
+    pub(super) buried: Vec<Mounted>,
 }
 
 impl Engine {
@@ -118,8 +128,12 @@ impl Engine {
             segments: RwLock::default(),
             metadata: RwLock::default(),
             core: Mutex::new(core),
+            begun: AtomicU64::new(0),
             applied: AtomicU64::new(0),
+            sealed: AtomicBool::new(false),
             log: None,
+            published: Mutex::default(),
+            recent_faults: Mutex::default(),
             rules,
             counts: Counts::default(),
         }
@@ -137,11 +151,32 @@ impl Engine {
         self.log.is_some()
     }
 
-    /// Waits for the right to change the state. Log time never goes back, whatever the clock says.
-    pub fn sequencer(&self, now: LogTime) -> Sequencer<'_> {
+    /// Waits for the right to change the state. Log time never goes back, whatever the clock says. A clock is read after
+    /// the wait: what a client is told from then on counts from then on (R4).
+    pub fn sequencer(&self, now: impl Now) -> Sequencer<'_> {
         let core = self.core.lock();
-        let now = now.max(core.log_time);
-        Sequencer { engine: self, core, held: Held::default(), now }
+        let now = now.now().max(core.log_time);
+        Sequencer { engine: self, core, held: Held::default(), now, buried: Vec::new() }
+    }
+
+    /// Refuses commits and live leases from here on: the term in which this engine took them is over, and a straggler
+    /// of that term must not change a state that now follows the log of another primary. Waits for the sequencer, so no
+    /// commit is under way when it returns. Records of the log are still applied.
+    pub fn seal(&self) {
+        let _sequencer = self.core.lock();
+        self.sealed.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes commits and live leases again: a term of this engine begins.
+    pub fn unseal(&self) {
+        let _sequencer = self.core.lock();
+        self.sealed.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether commits and live leases are refused. Under the sequencer the answer stays true until it is let go of.
+    #[must_use]
+    pub fn is_sealed(&self) -> bool {
+        self.sealed.load(Ordering::Relaxed)
     }
 
     /// The last record applied.
@@ -175,10 +210,14 @@ impl Engine {
 }
 
 impl Sequencer<'_> {
-    /// Gives a record its sequence id and applies it: the one way in which a primary changes state.
+    /// Gives a record its sequence id and applies it: the one way in which a primary changes state. A sealed engine
+    /// does nothing and returns [`SequenceId::NEVER`].
     pub fn commit(&mut self, record: &Record<'_>) -> SequenceId {
+        if self.engine.is_sealed() {
+            return SequenceId::NEVER;
+        }
         let id = self.next_id();
-        self.apply(id, self.now, record);
+        self.apply(Format::NEWEST, id, self.now, record);
         if let Some(log) = &self.engine.log {
             log.append(id, self.now, record);
         }
@@ -191,50 +230,30 @@ impl Sequencer<'_> {
         SequenceId(self.core.last.0 + 1)
     }
 
-    /// Applies one record: the one way in which state changes, on every replica.
-    pub fn apply(&mut self, id: SequenceId, at: LogTime, record: &Record<'_>) {
+    /// Applies one record: the one way in which state changes, on every replica. One that is not the next is not
+    /// applied and puts this state in doubt (INV-1). What a record does depends on the format that it was written in, not
+    /// on the version of this binary (INV-8).
+    pub fn apply(&mut self, format: Format, id: SequenceId, at: LogTime, record: &Record<'_>) {
+        let expected = self.next_id();
+        if id != expected {
+            self.core.doubts.order(OutOfOrder { expected, found: id });
+            return;
+        }
         self.core.last = id;
         self.core.log_time = at;
-        self.change(id, at, record);
+        self.change(format, id, at, record);
         self.engine.applied.store(id.0, Ordering::Release);
+    }
+
+    /// A bug on purpose: applies a record once more.
+    #[cfg(feature = "planted")]
+    pub(crate) fn apply_again(&mut self, format: Format, id: SequenceId, at: LogTime, record: &Record<'_>) {
+        self.change(format, id, at, record);
     }
 
     /// The sum over all replicated items.
     #[must_use]
     pub fn digest(&self) -> Digest {
         self.core.digest()
-    }
-
-    /// Numbers for metrics, all of the same moment.
-    #[must_use]
-    pub fn reading(&self) -> Reading {
-        Reading {
-            sequence_id: self.core.last,
-            digest: self.core.digest(),
-            discarded_bytes: u64::try_from(self.core.discarded_bytes).unwrap_or(u64::MAX),
-            writing: self.core.processing.len(),
-            lost_writes: self.lost(self.core.processing.keys()),
-            lost_copies: self.lost(self.core.replications.iter().map(|(_, id)| id)),
-            tasks_pending: self.core.tasks.pending_len(),
-            tasks_processing: self.core.tasks.processing_len(),
-        }
-    }
-
-    /// How many of these objects are kept only for their writers. There are hardly ever any, and then it costs nothing to
-    /// ask.
-    fn lost<'i>(&self, open: impl Iterator<Item = &'i ObjectId>) -> usize {
-        if self.core.strays.is_empty() {
-            return 0;
-        }
-        let is_lost = |handle: &Handle| {
-            self.objects(handle.shard()).at(handle.slot()).is_some_and(|object| !object.is_valid())
-        };
-        open.filter_map(|id| self.core.ids.find(*id)).filter(is_lost).count()
-    }
-
-    /// Records that could not be applied to an object.
-    #[must_use]
-    pub fn faults(&self) -> u64 {
-        self.core.faults
     }
 }

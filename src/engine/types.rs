@@ -6,6 +6,12 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SequenceId(pub u64);
 
+impl SequenceId {
+    /// The id of a change that a sealed engine refused: above every record, so an answer that depends on it is never
+    /// sent (INV-3).
+    pub const NEVER: Self = Self(u64::MAX);
+}
+
 /// An object's name in records: the sequence id of its Start record, never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u64);

@@ -12,11 +12,14 @@ use crate::engine::Engine;
 use crate::engine::object::Object;
 use crate::engine::ops::MAX_LOGGED_VALUE;
 use crate::engine::segment::SegmentStatus;
-use crate::engine::shard::SHARDS;
 use crate::engine::types::{self, ErrorCode, LogTime};
+use crate::engine::walk::Cursor;
+use crate::master::admission::ChunkPermits;
 use crate::master::current::{Current, CurrentState, Passage};
 use crate::master::describe::PROTOCOL;
-use crate::master::http::{AdminView, Answer, BufferInfo, Health, SegmentInfo, ViewError};
+use crate::master::http::{
+    AdminView, Answer, BufferInfo, Health, KeysPiece, NotRemoved, SegmentInfo, ViewError,
+};
 use crate::master::metadata_server::{MetadataError, MetadataStore, Stored, is_exclusive};
 use crate::master::metrics::{Gauges, Metrics, ReplicationGauges, SegmentGauges};
 use crate::replication::node::status::{Activity, Role};
@@ -77,19 +80,19 @@ impl Admin {
         Some(self.current()).filter(|current| current.health.service_ready)
     }
 
-    /// What is read from the state, once all that it may show is durable.
+    /// What is read from the state, once all that it may show is durable. Reading takes the locks of shards and waits for
+    /// the sequencer, so it is done where it holds up no connection.
     fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&Engine) -> T,
+        read: impl FnOnce(&Engine) -> T + Send + 'static,
     ) -> Answer<'static, Result<T, ViewError>> {
-        let read = self.serving().map(|Current { engine, passage, .. }| {
-            let read = read(&engine);
-            // Records that came while it was read may be in it.
-            (read, engine.applied(), passage)
-        });
+        let current = self.serving();
         Box::pin(async move {
-            let (read, applied, passage) = read.ok_or(view_error(UNAVAILABLE))?;
-            if passage.settle(applied).await { Ok(read) } else { Err(view_error(UNAVAILABLE)) }
+            let Current { engine, passage, .. } = current.ok_or(view_error(UNAVAILABLE))?;
+            // Records that came while it was read may be in it, whole or in part (INV-3).
+            let read = tokio::task::spawn_blocking(move || (read(&engine), engine.settled()));
+            let (read, settled) = read.await.map_err(|_| view_error(ErrorCode::INTERNAL_ERROR))?;
+            if passage.settle(settled).await { Ok(read) } else { Err(view_error(UNAVAILABLE)) }
         })
     }
 
@@ -128,7 +131,7 @@ impl AdminView for Admin {
                 lease_left: gate.deadline().since(now),
                 hold_left: Duration::from_millis(hold),
                 promotion: node.promotion.map(|promotion| promotion.total),
-                digest_mismatches: engine.doubts().digest_mismatches,
+                digest_mismatches: node.doubts.digest_mismatches,
                 rebuilds: u64::from(node.rebuilds),
             }
         });
@@ -139,7 +142,7 @@ impl AdminView for Admin {
             entry.1 = entry.1.saturating_add(segment.size);
         }
         let counts = &engine.counts;
-        let reading = engine.sequencer(LogTime(0)).reading();
+        let reading = engine.reading();
         Gauges {
             allocated_bytes: counts.allocated.load(Ordering::Relaxed),
             capacity_bytes: counts.capacity.load(Ordering::Relaxed),
@@ -167,8 +170,9 @@ impl AdminView for Admin {
 
     fn query_key<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Vec<BufferInfo>, ViewError>> {
         let current = self.current();
-        let serving = current.health.service_ready;
-        let answer = serving.then(|| current.engine.get(key, current.clock.now(), buffers));
+        // The read gives a lease, so it holds a guard: none is given after the leases of a term were written down (R6).
+        let guard = current.passage.guard().ok().filter(|_| current.health.service_ready);
+        let answer = guard.map(|_guard| current.engine.get(key, current.clock.now(), buffers));
         if let Some(answer) = &answer {
             self.metrics.rpc.call(Function::GetReplicaList, answer.result.is_ok());
             let found = answer.result.as_ref().ok().and_then(|buffers| buffers.first());
@@ -183,24 +187,16 @@ impl AdminView for Admin {
         Box::pin(Self::found(answer, current.passage))
     }
 
-    fn keys_of_shard(&self, shard: usize) -> Answer<'_, Result<Option<Vec<u8>>, ViewError>> {
-        let read = (shard < SHARDS).then(|| {
-            self.read(|engine| {
-                let mut lines = Vec::new();
-                engine.walk(shard, |object| {
-                    if object.is_readable() {
-                        lines.extend_from_slice(&object.key);
-                        lines.push(b'\n');
-                    }
-                });
-                lines
-            })
-        });
-        Box::pin(async move {
-            match read {
-                None => Ok(None),
-                Some(read) => read.await.map(Some),
-            }
+    fn keys_from(&self, mut cursor: Cursor) -> Answer<'_, Result<Option<KeysPiece>, ViewError>> {
+        self.read(move |engine| {
+            let mut lines = Vec::new();
+            let more = engine.walk_piece(&mut cursor, |object| {
+                if object.is_readable() {
+                    lines.extend_from_slice(&object.key);
+                    lines.push(b'\n');
+                }
+            });
+            more.then_some((lines, cursor))
         })
     }
 
@@ -216,76 +212,102 @@ impl AdminView for Admin {
             draining: segment.status() == SegmentStatus::GracefullyUnmounting,
             used_bytes: segment.used(),
         };
-        self.read(|engine| engine.segments().iter().map(|segment| info(segment)).collect())
+        self.read(move |engine| engine.segments().iter().map(|segment| info(segment)).collect())
     }
 
-    fn remove_all(&self, force: bool) -> Answer<'_, Result<i64, ViewError>> {
+    fn remove_all(&self, force: bool) -> Answer<'_, Result<i64, NotRemoved>> {
         Box::pin(async move {
             let turn = Arc::clone(&self.removal).lock_owned().await;
             let Some(Current { engine, clock, passage, .. }) = self.serving() else {
-                return Err(view_error(UNAVAILABLE));
+                return Err(NotRemoved::NotServing);
             };
+            let guard = passage.guard()?;
+            let admitted = passage.clone();
             let removal = tokio::task::spawn_blocking(move || {
-                // It goes on when nobody waits for the answer any more, and is the one under way until it ends.
+                // It goes on when no caller waits for the answer any more, and is the one under way until it ends.
                 let _turn = turn;
-                engine.remove_all(force, clock.now())
+                let mut chunks = ChunkPermits::new(&admitted, guard.as_ref());
+                let removed = engine.remove_all_while(force, clock.now(), &mut || chunks.next_chunk());
+                chunks.refusal().map_or(Ok(removed), Err)
             });
             self.metrics.rpc.call(Function::RemoveAll, true);
-            match removal.await {
-                Ok((count, depends_on)) if passage.settle(depends_on).await => Ok(count as i64),
-                Ok(_) => Err(view_error(UNAVAILABLE)),
-                Err(_) => Err(view_error(ErrorCode::INTERNAL_ERROR)),
-            }
+            let (count, depends_on) = removal.await.map_err(|_| NotRemoved::Failed)??;
+            if passage.settle(depends_on).await { Ok(count as i64) } else { Err(NotRemoved::NotServing) }
         })
+    }
+}
+
+/// What a change of an entry takes in the log beside key and value, at most.
+const ENTRY_BYTES: usize = 256;
+
+impl Admin {
+    /// Makes a change once it is admitted, and says how it went once it is durable. It waits for the sequencer where it
+    /// holds up no connection.
+    async fn change<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        change: impl FnOnce(&Engine, LogTime) -> T + Send + 'static,
+    ) -> Result<T, MetadataError> {
+        let Current { engine, clock, passage, .. } = self.serving().ok_or(MetadataError::Unavailable)?;
+        let entry = passage.enter(bytes).await?;
+        let changed = tokio::task::spawn_blocking(move || {
+            let changed = change(&engine, clock.now());
+            drop(entry);
+            // A refusal rests on what was there, which any record before may have made.
+            (changed, engine.settled())
+        });
+        let (changed, settled) = changed.await.map_err(|_| MetadataError::Unavailable)?;
+        if passage.settle(settled).await { Ok(changed) } else { Err(MetadataError::Unknown) }
     }
 }
 
 impl MetadataStore for Admin {
     fn get<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Option<Bytes>, MetadataError>> {
-        let current = self.serving();
-        let found = current.map(|current| {
-            let entry = current.engine.metadata(key);
-            // What is not there may have been deleted by any record.
-            let depends_on = entry.as_ref().map_or_else(|| current.engine.applied(), |(_, id)| *id);
-            (entry.map(|(value, _)| Bytes::copy_from_slice(&value)), depends_on, current.passage)
-        });
         Box::pin(async move {
-            match found {
-                Some((value, depends_on, passage)) if passage.settle(depends_on).await => Ok(value),
-                _ => Err(MetadataError::Unavailable),
+            let Some(Current { engine, passage, .. }) = self.serving() else {
+                return Err(MetadataError::Unavailable);
+            };
+            let entry = engine.metadata(key);
+            let depends_on = match &entry {
+                Some((_, id)) => *id,
+                // What is not there may have been deleted by any record.
+                None => {
+                    let settled = tokio::task::spawn_blocking(move || engine.settled()).await;
+                    settled.map_err(|_| MetadataError::Unavailable)?
+                }
+            };
+            if !passage.settle(depends_on).await {
+                return Err(MetadataError::Unavailable);
             }
+            Ok(entry.map(|(value, _)| Bytes::copy_from_slice(&value)))
         })
     }
 
     fn put<'a>(&'a self, key: &'a [u8], value: Bytes) -> Answer<'a, Result<Stored, MetadataError>> {
         let limits = self.metadata_limits;
-        let done = self.serving().ok_or(MetadataError::Unavailable).and_then(|current| {
-            let Current { engine, clock, passage, .. } = current;
-            if engine.has_log() && value.len() > MAX_LOGGED_VALUE {
+        Box::pin(async move {
+            let has_log = self.current.borrow().engine.has_log();
+            if has_log && value.len() > MAX_LOGGED_VALUE {
                 return Err(MetadataError::TooLarge);
             }
-            let stored = engine.sequencer(clock.now()).put_metadata(key, &value, |old, entries, bytes| {
-                if let Some(old) = old.filter(|_| is_exclusive(key)) {
-                    return Err(if *old == *value {
-                        Ok(Stored::Unchanged)
-                    } else {
-                        Err(MetadataError::Duplicate)
-                    });
-                }
-                if bytes > limits.bytes || entries > limits.entries {
-                    return Err(Err(MetadataError::Full));
-                }
-                Ok(())
-            });
-            Ok((stored, engine.applied(), passage))
-        });
-        Box::pin(async move {
-            let (stored, applied, passage) = done?;
-            // A refusal rests on what was there, which any record before may have made.
-            if !passage.settle(applied).await {
-                return Err(MetadataError::Unavailable);
-            }
-            match stored {
+            let key = key.to_vec();
+            let bytes = ENTRY_BYTES + key.len() + value.len();
+            let put = move |engine: &Engine, now: LogTime| {
+                engine.sequencer(now).put_metadata(&key, &value, |old, entries, bytes| {
+                    if let Some(old) = old.filter(|_| is_exclusive(&key)) {
+                        return Err(if *old == *value {
+                            Ok(Stored::Unchanged)
+                        } else {
+                            Err(MetadataError::Duplicate)
+                        });
+                    }
+                    if bytes > limits.bytes || entries > limits.entries {
+                        return Err(Err(MetadataError::Full));
+                    }
+                    Ok(())
+                })
+            };
+            match self.change(bytes, put).await? {
                 Ok(_) => Ok(Stored::Updated),
                 Err(refused) => refused,
             }
@@ -293,15 +315,11 @@ impl MetadataStore for Admin {
     }
 
     fn delete<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<bool, MetadataError>> {
-        let done = self.serving().map(|Current { engine, clock, passage, .. }| {
-            let deleted = engine.sequencer(clock.now()).delete_metadata(key);
-            (deleted.is_some(), engine.applied(), passage)
-        });
         Box::pin(async move {
-            match done {
-                Some((deleted, applied, passage)) if passage.settle(applied).await => Ok(deleted),
-                _ => Err(MetadataError::Unavailable),
-            }
+            let key = key.to_vec();
+            let delete =
+                move |engine: &Engine, now: LogTime| engine.sequencer(now).delete_metadata(&key).is_some();
+            self.change(ENTRY_BYTES, delete).await
         })
     }
 }

@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::engine::types::SequenceId;
 use crate::master::clock::Clock;
 use crate::master::http::{Health, Role};
+use crate::replication::admission::PATIENCE;
 use crate::replication::node::status::NodeStatus;
 use crate::replication::replica::Replica;
 use crate::replication::time::MonotonicClock;
@@ -53,12 +54,26 @@ impl Current {
 pub struct Passage(pub Option<(Arc<Replica>, MonotonicClock)>);
 
 impl Passage {
-    /// Waits until what an answer depends on is durable. False if this master may no longer answer.
+    /// Waits until what an answer depends on is durable. False if this master may no longer answer, or if the wait took
+    /// longer than [`PATIENCE`]: what was changed may yet become durable (R5).
     pub async fn settle(&self, depends_on: SequenceId) -> bool {
         let Some((replica, clock)) = &self.0 else { return true };
-        let mut durable = replica.gate.watch();
-        let wait = durable.wait_for(|durable| *durable >= depends_on.0);
-        let left = replica.gate.deadline().since(clock.now());
-        matches!(tokio::time::timeout(left, wait).await, Ok(Ok(_))) && replica.gate.may_answer(clock.now())
+        let gate = &replica.gate;
+        let mut durable = gate.watch();
+        let give_up = clock.now().plus(PATIENCE);
+        loop {
+            let now = clock.now();
+            if !gate.may_answer(now) || now >= give_up {
+                return false;
+            }
+            // The deadline moves with every keep-alive that is answered.
+            let left = gate.deadline().min(give_up).since(now);
+            let wait = durable.wait_for(|durable| *durable >= depends_on.0);
+            match tokio::time::timeout(left, wait).await {
+                Ok(Ok(_)) => return gate.may_answer(clock.now()),
+                Ok(Err(_)) => return false,
+                Err(_) => {}
+            }
+        }
     }
 }

@@ -17,6 +17,7 @@ use thiserror::Error;
 
 use super::http::{Answer, answer, query};
 use crate::engine::ops::MAX_LOGGED_VALUE;
+use crate::replication::admission::Refusal;
 
 /// Largest value. Descriptions of a transfer engine with thousands of buffers stay well below it.
 const MAX_VALUE: usize = 4 << 20;
@@ -66,6 +67,12 @@ pub enum MetadataError {
     /// This master does not serve at the moment.
     #[error("service plane is not active")]
     Unavailable,
+    /// The change was not admitted.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The change was made, and it is not known whether it lasts (R5).
+    #[error("the log did not confirm the change in time, whether it was made is unknown")]
+    Unknown,
 }
 
 /// Whether an entry with this key must not be replaced by a different one.
@@ -112,7 +119,9 @@ fn failed(error: MetadataError) -> Response {
         MetadataError::Duplicate => StatusCode::BAD_REQUEST,
         MetadataError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         MetadataError::Full => StatusCode::INSUFFICIENT_STORAGE,
-        MetadataError::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        MetadataError::Unavailable | MetadataError::Refused(_) | MetadataError::Unknown => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
     };
     answer::plain(status, error.to_string())
 }

@@ -2,8 +2,10 @@
 
 pub mod admin;
 pub mod admin_api;
+pub mod admission;
 pub mod clock;
 pub mod current;
+pub mod data_dir;
 pub mod describe;
 mod door;
 mod effects;
@@ -11,7 +13,6 @@ pub mod files;
 pub mod flags;
 pub mod handlers;
 pub mod http;
-pub mod liveness;
 pub mod metadata_server;
 pub mod metrics;
 pub mod peer;

@@ -17,11 +17,14 @@ use crate::engine::types::{LogTime, SequenceId};
 use crate::master::admin_api::{self, AdminApi};
 use crate::master::clock::Clock;
 use crate::master::current::{Current, Passage};
+use crate::master::data_dir::DataDir;
 use crate::master::door::Door;
 use crate::master::flags::interface_address;
 use crate::master::http::{self, Health, Role};
 use crate::master::metrics::Metrics;
-use crate::master::peer::{self, PeerEvent, PeerFollower, PeerState};
+use crate::master::peer::{
+    self, PeerEvent, PeerFaults, PeerFollower, PeerMessage, PeerPort, PeerState, PeerToken,
+};
 use crate::master::run::{StartError, admin, rpc_address, rules, serve_http};
 use crate::master::serving::Service;
 use crate::master::settings::Settings;
@@ -29,7 +32,7 @@ use crate::master::settings::ha::{EtcdAccess, HaSettings, host_and_port};
 use crate::replication::driver::{Inputs, drive};
 use crate::replication::keys::Keys;
 use crate::replication::node::{self, Addresses, BootId, Input, Node};
-use crate::replication::time::MonotonicClock;
+use crate::replication::time::{LogClock, MonotonicClock};
 
 use control::NodeControl;
 use host::{Bulletin, ProcessHost, Publishing};
@@ -67,14 +70,18 @@ pub(super) async fn run(
         admin: reached_at(admin_api.local_address()?.port()),
     };
     let etcd = Arc::new(Etcd::connect(etcd_settings(&ha.etcd)?)?);
+    let data_dir =
+        ha.data_dir.as_deref().map(|folder| DataDir::open(folder, &settings.cluster_id)).transpose()?;
+    let history = data_dir.as_ref().and_then(|(_, history)| *history);
     let boot_id = BootId(getrandom::u64().map_err(StartError::Chance)?);
     tracing::info!(name = ha.member_name, %boot_id, cluster = settings.cluster_id, "starting as a member");
 
+    let keys = Keys::new(&settings.cluster_id);
     let node = Node::new(
         node::Settings {
             name: ha.member_name.clone(),
             boot_id,
-            keys: Keys::new(&settings.cluster_id),
+            keys: keys.clone(),
             addresses,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             leader_ttl: ha.leader_lease_ttl,
@@ -85,6 +92,7 @@ pub(super) async fn run(
             queue_bytes: ha.queue_bytes,
             wall: wall.now(),
             seed: boot_id.0,
+            history,
         },
         clock.now(),
     );
@@ -92,7 +100,7 @@ pub(super) async fn run(
     let replica = Arc::clone(node.replica());
     let (state, current) = watch::channel(Current {
         engine: Arc::clone(&replica.engine),
-        clock: Clock::going_on(LogTime(0), std::time::Instant::now()),
+        clock: Clock::going_on(LogClock::new(LogTime(0), clock.now()), clock),
         health: Health {
             role: Role::Standby,
             state: "starting",
@@ -105,6 +113,7 @@ pub(super) async fn run(
         node: None,
     });
     let (bulletin, bulletins) = watch::channel(Bulletin::new(&node, clock.now()));
+    let bulletins_of_history = bulletins.clone();
     let (applied, applied_here) = watch::channel(SequenceId(0));
     let (peer_state, peer_states) = watch::channel(PeerState {
         boot_id: boot_id.to_string(),
@@ -113,25 +122,52 @@ pub(super) async fn run(
         role: peer::Role::Standby,
         term: crate::engine::types::Term(0),
         lease: LeaseId(0),
+        log: String::new(),
+        durable: SequenceId(0),
     });
     let (peer_events, events) = mpsc::channel(PEER_MESSAGES);
-    let (peer_reports, reports) = mpsc::channel(PEER_MESSAGES);
+    let (peer_messages, messages) = mpsc::channel(PEER_MESSAGES);
+    let (members, member_lists) = watch::channel(peer::Members::new());
+    let token = match &ha.peer_token_file {
+        Some(path) => PeerToken::from_file(path.clone())?,
+        None => PeerToken::in_etcd(Arc::clone(&etcd), keys.peer_token()),
+    };
+    let own = peer::Identity {
+        cluster_id: settings.cluster_id.clone(),
+        name: ha.member_name.clone(),
+        boot_id: boot_id.to_string(),
+    };
+    let peer_faults = PeerFaults::new(Arc::clone(&metrics));
     let follower =
-        PeerFollower::start(ha.member_name.clone(), boot_id.to_string(), applied_here, peer_events);
+        PeerFollower::start(own.clone(), token.clone(), applied_here, peer_events, peer_faults.clone());
+    let peer_port = PeerPort {
+        own,
+        token: token.clone(),
+        state: peer_states,
+        members: member_lists,
+        messages: peer_messages,
+        faults: peer_faults.clone(),
+    };
 
     let mut tasks = JoinSet::new();
     // Everything but the node goes on until the node has stopped: it hands over first.
     let (end, ended) = watch::channel(false);
-    tasks.spawn(peer::serve(peer_listener, peer_states, peer_reports, ended.clone()));
+    tasks.spawn(peer_port.serve(peer_listener, ended.clone()));
+    tasks.spawn(token.prepare());
     tasks.spawn(forward_events(events, inputs.clone()));
-    tasks.spawn(forward_reports(reports, inputs.clone()));
+    tasks.spawn(forward_reports(messages, inputs.clone()));
     let admin = admin(settings, current, &metrics);
-    let control = Arc::new(NodeControl::new(ha, settings, boot_id, bulletins, inputs.clone(), clock));
+    let control =
+        Arc::new(NodeControl::new(ha, settings, boot_id, bulletins, inputs.clone(), clock, peer_faults));
     let readable = admin_api::readable(control.clone());
     let router = http::replicated_router(admin.clone(), Arc::clone(&metrics), readable);
     serve_http(settings, http_listener, router, &admin, &mut tasks, &ended).await?;
     let changes = http::changes(admin.clone(), Arc::clone(&metrics));
     tasks.spawn(admin_api.serve(control.clone(), changes, settings.http.limits, ended.clone()));
+    if let Some((data_dir, _)) = data_dir {
+        let bulletins = bulletins_of_history;
+        tasks.spawn(data_dir.keep(move || bulletins.borrow().status.history, ended.clone()));
+    }
     let door = Arc::new(Door::default());
     let host = ProcessHost {
         service: Service::new(settings, rpc_address(settings).await?, metrics),
@@ -144,7 +180,7 @@ pub(super) async fn run(
         door: Arc::clone(&door),
         log_clock: None,
         told: (clock.now(), None),
-        to: Publishing { state, bulletin, applied, peer_state },
+        to: Publishing { state, bulletin, applied, peer_state, members },
     };
 
     let mut driving = tokio::spawn(drive(node, etcd, inputs.clone(), received, clock, host));
@@ -200,6 +236,11 @@ async fn forward_events(mut events: mpsc::Receiver<PeerEvent>, inputs: Inputs) {
     while let Some(event) = events.recv().await {
         match event {
             PeerEvent::Connected { boot_id, .. } => tracing::debug!(boot_id, "connected to the primary"),
+            PeerEvent::Told { boot_id, term, log, durable, sent_ms } => {
+                if let Ok(boot_id) = BootId::try_from(boot_id) {
+                    inputs.send(Input::PrimaryTold { boot_id, term, log, durable, sent_ms }).await;
+                }
+            }
             PeerEvent::Dead { boot_id, lease } => {
                 if let Ok(boot_id) = BootId::try_from(boot_id) {
                     inputs.send(Input::PeerDead { boot_id, lease }).await;
@@ -209,11 +250,19 @@ async fn forward_events(mut events: mpsc::Receiver<PeerEvent>, inputs: Inputs) {
     }
 }
 
-async fn forward_reports(mut reports: mpsc::Receiver<peer::PeerReport>, inputs: Inputs) {
-    while let Some(report) = reports.recv().await {
-        if let Ok(boot_id) = BootId::try_from(report.boot_id) {
-            let (name, applied) = (report.name, report.applied);
-            inputs.send(Input::PeerReport { name, boot_id, applied }).await;
+async fn forward_reports(mut messages: mpsc::Receiver<PeerMessage>, inputs: Inputs) {
+    while let Some(message) = messages.recv().await {
+        let input = match message {
+            PeerMessage::Report(report) => BootId::try_from(report.boot_id).map(|boot_id| {
+                let (name, applied) = (report.name, report.applied);
+                Input::PeerReport { name, boot_id, applied }
+            }),
+            PeerMessage::Gone { name, boot_id } => {
+                BootId::try_from(boot_id).map(|boot_id| Input::PeerGone { name, boot_id })
+            }
+        };
+        if let Ok(input) = input {
+            inputs.send(input).await;
         }
     }
 }

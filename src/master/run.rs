@@ -11,10 +11,12 @@ use tokio::task::JoinSet;
 use crate::coordination::etcd::SettingsError;
 use crate::engine::Engine;
 use crate::engine::rules::{Expired, Rules, Strategy};
+use crate::engine::types::Term;
 use crate::master::admin::{Admin, MetadataLimits};
 use crate::master::admin_api::AdminError;
 use crate::master::clock::Clock;
 use crate::master::current::{Current, CurrentState};
+use crate::master::data_dir::DataDirError;
 use crate::master::flags::interface_address;
 use crate::master::http::{self, AdminView};
 use crate::master::metadata_server;
@@ -47,7 +49,13 @@ pub enum StartError {
         /// Why.
         source: std::io::Error,
     },
-    /// There is no chance to be had.
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// The token that masters share cannot be read.
+    #[error("cannot open the peer port: {0}")]
+    PeerToken(#[from] crate::master::peer::PeerTokenError),
+    /// The system's random source failed.
     #[error("cannot get random numbers: {0}")]
     Chance(getrandom::Error),
     /// A host name or interface means nothing here.
@@ -73,9 +81,9 @@ async fn alone(settings: &Settings, mut stop: watch::Receiver<bool>) -> Result<(
     let clock = Clock::start();
     let metrics = Metrics::new();
     let engine = Arc::new(Engine::new(rules(settings)));
-    let service = Service::new(settings, rpc_address(settings).await?, Arc::clone(&metrics));
+    let mut service = Service::new(settings, rpc_address(settings).await?, Arc::clone(&metrics));
     let http = http::server::bind(&settings.http.host, settings.http.port).await?;
-    let serving = service.open(None, Arc::clone(&engine), clock, None)?;
+    let serving = service.open(None, Arc::clone(&engine), clock, None, Term(0))?;
     let (_state, current) = watch::channel(Current::alone(engine, clock, Arc::clone(&serving.connections)));
     let admin = admin(settings, current, &metrics);
     let mut tasks = JoinSet::new();

@@ -6,15 +6,18 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
+use crate::master::admission::LOOK_AGAIN;
 use crate::master::effects;
 use crate::master::handlers::{Handled, Handlers};
 use crate::master::metrics::{Counters, Metrics};
 use crate::master::settings::ha::Durability;
+use crate::replication::admission::{Admission, PATIENCE, Refusal};
+use crate::replication::queue_space::Ticket;
 use crate::replication::replica::Replica;
 use crate::replication::time::MonotonicClock;
 use crate::wire::frame;
 use crate::wire::functions::Function;
-use crate::wire::server::{BoxFuture, Outcome, Service, Turn, Waited};
+use crate::wire::server::{BoxFuture, Failure, GiveUp, Outcome, Service, Turn, Waited};
 
 /// What a call may add to the log, for each byte of its request: a key is in both, and a place for each replica only in
 /// the record.
@@ -30,17 +33,34 @@ const RECORD_BYTES: usize = 1024;
 /// let others in between, and would keep the line standing.
 const TAKES_TURNS: Range<usize> = 2 << 10..256 << 10;
 
-/// How long a call waits for room in the log (R2). It is longer than the log may stand still while this master leads, and
-/// shorter than the 30 s after which clients give a call up: they shall be told that nothing was changed.
-pub const WAITS_FOR_ROOM: Duration = Duration::from_secs(10);
+/// What a call is told that was not admitted. Clients take an RPC error for a call that failed, and may repeat it.
+fn refused(refusal: Refusal) -> Outcome {
+    Outcome::Error(match refusal {
+        Refusal::NotLeading => NOT_LEADING,
+        Refusal::OutOfSpace => OUT_OF_SPACE,
+        Refusal::QueueFull => QUEUE_FULL,
+    })
+}
 
-/// What a call is told that has waited for so long. Clients take an RPC error for a call that failed, and may repeat it.
-const NO_ROOM: Outcome =
-    Outcome::Error { code: frame::TIMED_OUT, message: "the log is full, nothing was changed" };
+const QUEUE_FULL: Failure =
+    Failure { code: frame::TIMED_OUT, message: "the log is full, nothing was changed" };
 
-/// What an RPC error says that is answered after the lease has run out. It never reaches anybody: the connection is
-/// closed instead.
-const NOT_LEADING: Outcome = Outcome::Error { code: 255, message: "this master no longer leads" };
+const OUT_OF_SPACE: Failure =
+    Failure { code: frame::TIMED_OUT, message: "the log is full (etcd: out of space), nothing was changed" };
+
+/// What an RPC error says that is answered after the lease has run out. No client ever gets it: the connection is closed
+/// instead.
+pub(super) const NOT_LEADING: Failure = Failure { code: 255, message: "this master no longer leads" };
+
+/// What becomes of calls whose records etcd refuses: the writer goes on with the same bytes, so they may yet be written
+/// (R5).
+const UNKNOWN: GiveUp = GiveUp {
+    after: PATIENCE,
+    failure: Failure {
+        code: frame::TIMED_OUT,
+        message: "the log is full (etcd: out of space), whether this was done is unknown",
+    },
+};
 
 /// Answers calls from the engine.
 #[derive(Debug)]
@@ -93,15 +113,16 @@ impl MasterService {
 
 impl Service for MasterService {
     fn call(&self, function: Function, body: &[u8], waited: &mut Waited, out: &mut Vec<u8>) -> Outcome {
-        if self.replication.is_some() && !self.may_write() {
-            return NOT_LEADING;
-        }
         let changes = effects::may_change(function);
         if !changes || !TAKES_TURNS.contains(&body.len()) {
             // Others wait for it, and this call does not need it.
             waited.turn = None;
         }
         if !changes {
+            // Changes are admitted below.
+            if self.replication.is_some() && !self.may_write() {
+                return Outcome::Error(NOT_LEADING);
+            }
             return self.answer(function, body, out);
         }
         if TAKES_TURNS.contains(&body.len()) && waited.turn.is_none() {
@@ -113,30 +134,24 @@ impl Service for MasterService {
         let Some(replication) = &self.replication else {
             return self.answer(function, body, out);
         };
-        // Room first: whoever has it never waits for the log while it holds the sequencer (R2).
+        // Admission first: a call that has it never waits for the log while it holds the sequencer (R2).
         let bytes = RECORD_BYTES + body.len().saturating_mul(RECORD_BYTES_PER_BYTE);
-        let Some(room) = replication.replica.queue.room(bytes) else {
-            if waited.since.is_some_and(|since| since.elapsed() >= WAITS_FOR_ROOM) {
+        let mut ticket = waited.ticket.take().and_then(|ticket| ticket.downcast().ok()).map(|ticket| *ticket);
+        let waited_for = waited.since.map_or(Duration::ZERO, |since| since.elapsed());
+        let now = replication.clock.now();
+        let _permit = match replication.replica.admit(now, bytes, &mut ticket, waited_for) {
+            Admission::Admitted(permit) => permit,
+            Admission::Waiting => return wait_in_line(ticket, waited),
+            Admission::Refused(refusal) => {
                 Counters::add(&self.metrics.counters.refused_changes, 1);
                 self.metrics.rpc.call(function, false);
-                return NO_ROOM;
+                return refused(refusal);
             }
-            return Outcome::Busy(replication.capacity());
         };
+        // Work that is done aside is admitted again, chunk by chunk.
         match self.answer(function, body, out) {
             Outcome::Ready { depends_on } if effects::may_be_answered_early(function) => {
                 Outcome::Ready { depends_on: replication.depends_on(depends_on) }
-            }
-            Outcome::Aside(mut aside) => {
-                // Its records are made later.
-                let room = room.keep(&replication.replica.queue);
-                let work = aside.work;
-                aside.work = Box::new(move |out| {
-                    let depends_on = work(out);
-                    drop(room);
-                    depends_on
-                });
-                Outcome::Aside(aside)
             }
             other => other,
         }
@@ -151,16 +166,23 @@ impl Service for MasterService {
     }
 
     fn wait_durable(&self, id: u64) -> BoxFuture<()> {
-        match &self.replication {
-            None => Box::pin(std::future::ready(())),
-            Some(replication) => {
-                let mut durable = replication.replica.gate.watch();
-                Box::pin(async move {
-                    // An error means that this state is gone, and with it the connection.
-                    let _ = durable.wait_for(|durable| *durable >= id).await;
-                })
+        let Some(replication) = &self.replication else { return Box::pin(std::future::ready(())) };
+        let replica = Arc::clone(&replication.replica);
+        Box::pin(async move {
+            let (mut durable, refuses) = (replica.gate.watch(), replica.gate.is_log_full());
+            let changed = durable.wait_for(|durable| *durable >= id || replica.gate.is_log_full() != refuses);
+            // An error means that this state is gone, and with it the connection. Timers are for the rare case only.
+            if refuses {
+                let _ = tokio::time::timeout(REFUSED_LOOK, changed).await;
+            } else {
+                let _ = changed.await;
             }
-        }
+        })
+    }
+
+    fn gives_up(&self) -> Option<GiveUp> {
+        let replication = self.replication.as_ref()?;
+        replication.replica.gate.is_log_full().then_some(UNKNOWN)
     }
 
     fn may_write(&self) -> bool {
@@ -179,22 +201,22 @@ impl Service for MasterService {
     }
 }
 
-/// How often a call that waits for room looks for it.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How often replies look at a log that takes no writes.
+const REFUSED_LOOK: Duration = Duration::from_secs(1);
+
+/// Has a call wait until its ticket is granted. It looks now and then whether it may still be.
+fn wait_in_line(ticket: Option<Ticket>, waited: &mut Waited) -> Outcome {
+    let granted = ticket.as_ref().map(Ticket::granted);
+    waited.ticket = ticket.map(|ticket| Box::new(ticket) as Box<_>);
+    Outcome::Busy(Box::pin(async move {
+        if let Some(granted) = granted {
+            let _ = tokio::time::timeout(LOOK_AGAIN, granted).await;
+        }
+        None
+    }))
+}
 
 impl Replication {
-    /// Resolves when there may be room in the log.
-    fn capacity(&self) -> BoxFuture<Option<Turn>> {
-        let mut durable = self.replica.gate.watch();
-        durable.mark_unchanged();
-        Box::pin(async move {
-            // Room comes with what becomes durable. Room that another call had taken and not used comes without a sign,
-            // so it is looked for now and then.
-            let _ = tokio::time::timeout(LOOK_AGAIN, durable.changed()).await;
-            None
-        })
-    }
-
     /// What an answer waits for that may be sent before its own record is durable: the tail that a crash can lose is
     /// bounded.
     fn depends_on(&self, depends_on: u64) -> u64 {

@@ -11,21 +11,27 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::engine::Engine;
+use crate::engine::types::Term;
 use crate::master::clock::Clock;
+use crate::master::current::Passage;
 use crate::master::files;
 use crate::master::handlers::{Handlers, Told};
-use crate::master::liveness::Liveness;
+use crate::master::metadata_server::entries_of;
 use crate::master::metrics::Metrics;
 use crate::master::service::{MasterService, Replication};
 use crate::master::settings::Settings;
 use crate::master::upkeep::Upkeep;
+use crate::replication::liveness::Liveness;
+use crate::replication::term_guard::TermGuards;
+use crate::replication::upkeep::Chores;
 use crate::wire::server::{self, BindError, Server};
 
-/// How long somebody may go on who had begun before the port was closed.
+/// How long work may go on that had begun before the port was closed. Long work is cancelled between its chunks, so
+/// that nearly always all of it ends at once.
 const STRAGGLERS: Duration = Duration::from_secs(2);
 
 /// What serving takes, whatever the term.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Service {
     /// Where to listen.
     pub address: SocketAddr,
@@ -43,6 +49,9 @@ pub struct Service {
     pub lease_sync: Duration,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// The deadlines of clients in the last term that was served. A hand-over that is given up opens the port again in
+    /// the same term, and clients keep theirs.
+    pub deadlines: Option<(Term, Arc<Liveness>)>,
 }
 
 /// Clients being served.
@@ -50,9 +59,9 @@ pub struct Service {
 pub struct Serving {
     stop: watch::Sender<bool>,
     tasks: JoinSet<Option<TcpListener>>,
-    engine: Arc<Engine>,
-    /// How many others hold the state besides those who serve.
-    others: usize,
+    guards: TermGuards,
+    liveness: Arc<Liveness>,
+    clock: Clock,
     /// The address that is listened on.
     pub address: SocketAddr,
     /// How many clients are connected.
@@ -95,18 +104,19 @@ impl Service {
                 .is_some_and(|metadata| metadata.cleanup_on_timeout),
             lease_sync: settings.ha.as_ref().map_or(Duration::from_secs(1), |ha| ha.lease_sync_interval),
             metrics,
+            deadlines: None,
         }
     }
 
-    /// Opens the port, unless it is open already, and serves from this state.
+    /// Opens the port, unless it is open already, and serves from this state in this term.
     pub fn open(
-        &self,
+        &mut self,
         listener: Option<std::net::TcpListener>,
         engine: Arc<Engine>,
         clock: Clock,
         replication: Option<Replication>,
+        term: Term,
     ) -> Result<Serving, BindError> {
-        let others = Arc::strong_count(&engine);
         let server = match listener {
             Some(listener) => Server::on(listener, self.address, self.server.clone())?,
             None => Server::bind(self.address, self.server.clone())?,
@@ -114,54 +124,75 @@ impl Service {
         let (address, connections) = (server.local_address(), server.connections());
         tracing::info!(%address, "serving mooncake clients");
         engine.sequencer(clock.now()).seed_chance(clock.now().0);
-        let liveness = Arc::new(Liveness::new(self.client_ttl));
-        liveness.inherit(engine.inherited(), clock.now(), self.inherited_client_ttl);
+        let liveness = self.deadlines_of(term);
+        liveness.resume(engine.known_clients(), clock.now(), self.inherited_client_ttl);
+        // Work of an earlier opening that has not ended yet stays counted, and stays cancelled.
+        let guards = replication.as_ref().map_or_else(TermGuards::default, |log| log.replica.guards.clone());
+        guards.open();
+        let passage = Passage(replication.as_ref().map(|log| (Arc::clone(&log.replica), log.clock)));
         let handlers = Handlers {
             engine: Arc::clone(&engine),
             clock,
             liveness: Arc::clone(&liveness),
             metrics: Arc::clone(&self.metrics),
             told: self.told.clone(),
+            passage: passage.clone(),
+            guards: guards.clone(),
         };
         let upkeep = Upkeep {
-            engine: Arc::clone(&engine),
+            engine,
             clock,
-            liveness,
+            liveness: Arc::clone(&liveness),
             metrics: Arc::clone(&self.metrics),
-            forget_metadata: self.forget_metadata,
+            chores: Chores { metadata_of: self.forget_metadata.then_some(|name| entries_of(name).collect()) },
             lease_sync: self.lease_sync,
+            passage,
         };
         let (stop, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
-        let may_serve = replication.as_ref().map(|replication| {
-            let (replica, clock) = (Arc::clone(&replication.replica), replication.clock);
-            move || replica.gate.may_answer(clock.now())
-        });
-        let serves = move || may_serve.as_ref().is_none_or(|may_serve| may_serve());
         let service = Arc::new(MasterService::new(handlers, replication));
-        let upkeep = upkeep.run(stopped.clone(), serves);
-        tasks.spawn(async move {
-            upkeep.await;
-            None
-        });
-        tasks.spawn(async move { Some(server.serve(service, stopped).await) });
-        Ok(Serving { stop, tasks, engine, others, address, connections })
+        if let Some(guard) = guards.guard() {
+            tasks.spawn(upkeep.run(guard, stopped.clone()));
+        }
+        // One guard for all connections: the server ends only when each of their tasks has ended.
+        if let Some(guard) = guards.guard() {
+            tasks.spawn(async move {
+                let listener = server.serve(service, stopped).await;
+                drop(guard);
+                Some(listener)
+            });
+        }
+        Ok(Serving { stop, tasks, guards, liveness, clock, address, connections })
+    }
+
+    /// The deadlines of clients in this term.
+    fn deadlines_of(&mut self, term: Term) -> Arc<Liveness> {
+        match &self.deadlines {
+            Some((of, liveness)) if *of == term => Arc::clone(liveness),
+            _ => {
+                let liveness = Arc::new(Liveness::new(self.client_ttl));
+                self.deadlines = Some((term, Arc::clone(&liveness)));
+                liveness
+            }
+        }
     }
 }
 
 impl Serving {
-    /// Closes all connections. Says whether nobody is left who could change the state, and gives the port away, which
-    /// closes when it is dropped.
+    /// Closes all connections and cancels long work. Says whether no reader and no change of the state is left, and gives the port away, which closes when it is dropped. Ends within two seconds.
     pub async fn close(self) -> (bool, Option<TcpListener>) {
-        let Self { stop, tasks, engine, others, .. } = self;
+        let Self { stop, mut tasks, guards, liveness, clock, .. } = self;
+        guards.close();
         let _ = stop.send(true);
-        let listener = tasks.join_all().await.into_iter().flatten().next();
-        let quiet = async {
-            // The one that is held here is not among the others.
-            while Arc::strong_count(&engine) > others {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        (tokio::time::timeout(STRAGGLERS, quiet).await.is_ok(), listener)
+        liveness.pause(clock.now());
+        let give_up = tokio::time::Instant::now() + STRAGGLERS;
+        let mut port = None;
+        while let Ok(Some(ended)) = tokio::time::timeout_at(give_up, tasks.join_next()).await {
+            port = port.or(ended.ok().flatten());
+        }
+        // A server that has not ended keeps its guard: aborting it would say that its connections are gone.
+        tasks.detach_all();
+        let left = give_up.saturating_duration_since(tokio::time::Instant::now());
+        (guards.drained(left).await, port)
     }
 }

@@ -17,6 +17,9 @@ use crate::replication::keys::Keys;
 /// How long a read of a cluster's keys may take.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// How often etcd is asked for its alarms: a watch does not tell of them.
+const ALARMS: Duration = Duration::from_secs(5);
+
 /// How soon a failed read is made again.
 const RETRY: Duration = Duration::from_millis(500);
 
@@ -74,8 +77,19 @@ pub async fn watch(etcd: Etcd, keys: Keys, place: String, sight: watch::Sender<S
 async fn read(etcd: &Etcd, keys: &Keys) -> Result<View, Failure> {
     let get = Get { limit: MAX_KEYS, ..Get::all(keys.cluster()) };
     match etcd.call(Request::Get(get), READ_TIMEOUT).await? {
-        Response::Got { revision, page } => Ok(View::read(keys, revision, &page.entries)),
+        Response::Got { revision, page } => {
+            let no_space = is_out_of_space(etcd).await.unwrap_or(false);
+            Ok(View { no_space, ..View::read(keys, revision, &page.entries) })
+        }
         other => Err(Failure::Unknown(format!("it answered {other:?}"))),
+    }
+}
+
+/// Whether etcd has raised the alarm NOSPACE; `None` if it does not say.
+async fn is_out_of_space(etcd: &Etcd) -> Option<bool> {
+    match etcd.call(Request::Alarms, READ_TIMEOUT).await {
+        Ok(Response::Alarms { no_space }) => Some(no_space),
+        _ => None,
     }
 }
 
@@ -83,10 +97,21 @@ async fn read(etcd: &Etcd, keys: &Keys) -> Result<View, Failure> {
 async fn follow(etcd: &Etcd, keys: &Keys, mut view: View, sight: &watch::Sender<Sight>, news: &impl Fn()) {
     let request = WatchRequest { range: keys.cluster(), from_revision: view.revision + 1, deletions: true };
     let mut events: mpsc::Receiver<WatchEvent> = etcd.watch(request);
+    let mut alarms = tokio::time::interval_at(Instant::now() + ALARMS, ALARMS);
+    alarms.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         let event = tokio::select! {
             event = events.recv() => event,
             () = sight.closed() => return,
+            _ = alarms.tick() => {
+                if let Some(no_space) = is_out_of_space(etcd).await
+                    && no_space != view.no_space
+                {
+                    view.no_space = no_space;
+                    publish(sight, Arc::new(view.clone()), news);
+                }
+                continue;
+            }
         };
         match event {
             Some(WatchEvent::Changes { revision, changes }) => {

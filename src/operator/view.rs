@@ -21,6 +21,8 @@ pub struct View {
     pub successor: Option<Stamp>,
     /// The members, by name.
     pub members: BTreeMap<String, Member>,
+    /// etcd is out of space: it writes nothing and grants no lease.
+    pub no_space: bool,
 }
 
 /// Who leads.
@@ -90,7 +92,8 @@ impl View {
         !(same_members
             && self.leader == before.leader
             && self.serving == before.serving
-            && self.successor == before.successor)
+            && self.successor == before.successor
+            && self.no_space == before.no_space)
     }
 
     fn set(&mut self, keys: &Keys, entry: &KeyValue) {

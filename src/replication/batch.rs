@@ -7,10 +7,11 @@
 use std::fmt;
 
 use bytes::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::codec::{self, Context, Records, Scratch};
+use crate::engine::format::Format;
 use crate::engine::packing::{Malformed, Reader, put_word};
 use crate::engine::record::Record;
 use crate::engine::types::{LogTime, SequenceId, Term};
@@ -20,8 +21,6 @@ use crate::engine::types::{LogTime, SequenceId, Term};
 pub const MAX_BODY: usize = 256 * 1024;
 /// Most records of a body.
 pub const MAX_RECORDS: u32 = 4096;
-/// The format that this binary writes. The meaning of a format never changes.
-pub const FORMAT: u32 = 1;
 
 /// What every batch begins with.
 const MAGIC: [u8; 4] = *b"MKLB";
@@ -85,7 +84,7 @@ impl Body {
     /// A bug on purpose: adds the records of another body.
     #[cfg(feature = "planted")]
     pub fn absorb(&mut self, other: &Self) {
-        let (mut records, mut scratch) = (Records::new(&other.bytes), Scratch::default());
+        let (mut records, mut scratch) = (Records::new(Format::NEWEST, &other.bytes), Scratch::default());
         while let Ok(Some((at, record))) = records.next(&mut scratch) {
             let _ = self.try_push(at, &record);
         }
@@ -120,8 +119,8 @@ impl Body {
 /// What a batch says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// How the rest is to be read.
-    pub format: u32,
+    /// How the rest is to be read, and what its records mean.
+    pub format: Format,
     /// The log that it belongs to.
     pub log: LogId,
     /// The term of the primary that wrote it.
@@ -157,7 +156,7 @@ enum Encoding {
 #[must_use]
 pub fn seal(log: LogId, term: Term, first: SequenceId, previous: Checksum, body: &Body) -> Sealed {
     let last = SequenceId(first.0 + u64::from(body.records.max(1)) - 1);
-    let header = Header { format: FORMAT, log, term, first, last, previous };
+    let header = Header { format: Format::NEWEST, log, term, first, last, previous };
     let compressed = (body.len() >= WORTH).then(|| lz4_flex::block::compress(&body.bytes));
     // Reading plain bytes is free, so an eighth less is the least worth having.
     let (encoding, kept) = match &compressed {
@@ -175,7 +174,7 @@ pub fn seal(log: LogId, term: Term, first: SequenceId, previous: Checksum, body:
 fn put_header(out: &mut Vec<u8>, header: &Header, encoding: Encoding, length: usize) {
     let Header { format, log, term, first, last, previous } = *header;
     out.extend_from_slice(&MAGIC);
-    out.extend_from_slice(&format.to_le_bytes());
+    out.extend_from_slice(&format.number().to_le_bytes());
     for word in [log.0, term.0, first.0, last.0, previous.0, (length as u64) << 8 | encoding as u64] {
         put_word(out, word);
     }
@@ -188,7 +187,7 @@ pub enum BatchError {
     #[error("not a batch: {0} bytes that do not begin as one does")]
     Foreign(usize),
     /// The format is not one that this binary reads.
-    #[error("the batch has format {0}, this binary reads format {FORMAT}")]
+    #[error("the batch has format {0}, this binary reads {readable:?}", readable = Format::readable_numbers())]
     Format(u32),
     /// The bytes are damaged.
     #[error("the batch is damaged: its checksum is {found}, it says {said}")]
@@ -271,7 +270,7 @@ impl Batch {
         &self,
         mut visit: impl FnMut(SequenceId, LogTime, &Record<'_>),
     ) -> Result<SequenceId, BatchError> {
-        let (mut records, mut scratch) = (Records::new(&self.body), Scratch::default());
+        let (mut records, mut scratch) = (Records::new(self.header.format, &self.body), Scratch::default());
         let mut id = self.header.first;
         loop {
             match records.next(&mut scratch) {
@@ -292,9 +291,7 @@ fn take_header(covered: &[u8], length: usize) -> Result<(Header, u8, u64, &[u8])
     }
     let format = from.raw(4).map_err(foreign)?;
     let format = format.iter().rev().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
-    if format != FORMAT {
-        return Err(BatchError::Format(format));
-    }
+    let format = Format::of(format).ok_or(BatchError::Format(format))?;
     let mut word = || from.word().map_err(foreign);
     let header = Header {
         format,
@@ -322,7 +319,8 @@ fn unpack(encoding: u8, length: u64, body: &[u8]) -> Result<Vec<u8>, BatchError>
 }
 
 /// The end of the log: the value of the `latest` key, as text that a person can read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "LatestText", try_from = "LatestText")]
 pub struct Latest {
     /// The log.
     pub log: LogId,
@@ -350,21 +348,35 @@ impl Latest {
 
     /// Reads the value of the key.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, LatestError> {
-        #[derive(Deserialize)]
-        struct Text<'t> {
-            log: &'t str,
-            term: u64,
-            last: u64,
-            checksum: &'t str,
-        }
-        let wrong = |why: &dyn fmt::Display| LatestError(why.to_string());
-        let text: Text<'_> = serde_json::from_slice(bytes).map_err(|why| wrong(&why))?;
-        let word = |word: &str| u64::from_str_radix(word, 16).map_err(|why| wrong(&why));
+        serde_json::from_slice(bytes).map_err(|why| LatestError(why.to_string()))
+    }
+}
+
+/// [`Latest`] in JSON: ids that are random have 64 bits, which not every reader takes as a number, so they are text.
+#[derive(Serialize, Deserialize)]
+struct LatestText {
+    log: String,
+    term: u64,
+    last: u64,
+    checksum: String,
+}
+
+impl From<Latest> for LatestText {
+    fn from(end: Latest) -> Self {
+        let (log, checksum) = (end.log.to_string(), end.checksum.to_string());
+        Self { log, term: end.term.0, last: end.last.0, checksum }
+    }
+}
+
+impl TryFrom<LatestText> for Latest {
+    type Error = std::num::ParseIntError;
+
+    fn try_from(text: LatestText) -> Result<Self, Self::Error> {
         Ok(Self {
-            log: LogId(word(text.log)?),
+            log: LogId(u64::from_str_radix(&text.log, 16)?),
             term: Term(text.term),
             last: SequenceId(text.last),
-            checksum: Checksum(word(text.checksum)?),
+            checksum: Checksum(u64::from_str_radix(&text.checksum, 16)?),
         })
     }
 }

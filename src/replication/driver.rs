@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -9,7 +10,8 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::MissedTickBehavior;
 
-use super::node::{Command, HandoverError, HandoverId, Input, Node, Peer, TICK, WatchId};
+use super::clocks::ClockWatch;
+use super::node::{Command, HandedOver, HandoverError, HandoverId, Input, Node, Peer, TICK, WatchId};
 use super::replica::Replica;
 use super::time::{LogClock, MonotonicClock};
 use crate::coordination::etcd::Etcd;
@@ -17,6 +19,9 @@ use crate::engine::types::Term;
 
 /// How many inputs may wait. Whoever brings more waits, which slows watches down rather than filling memory.
 const INPUTS: usize = 256;
+
+/// How long the last calls of a node have that has stopped: those that revoke its leases.
+const LAST_CALLS: Duration = Duration::from_millis(500);
 
 /// What the process around a node does for it.
 pub trait Host: Send {
@@ -30,7 +35,7 @@ pub trait Host: Send {
     fn follow(&mut self, peer: Option<Peer>);
 
     /// A hand-over has ended.
-    fn handed_over(&mut self, id: HandoverId, result: Result<String, HandoverError>);
+    fn handed_over(&mut self, id: HandoverId, result: Result<HandedOver, HandoverError>);
 
     /// The node may have changed.
     fn changed(&mut self, node: &Node);
@@ -68,6 +73,7 @@ pub async fn drive(
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut calls = FuturesUnordered::new();
     let mut alarm: Option<JoinHandle<()>> = None;
+    let mut clocks = ClockWatch::default();
     loop {
         for command in node.take_commands() {
             match command {
@@ -95,11 +101,27 @@ pub async fn drive(
                 }
                 Command::Open { replica, clock, term } => host.open(replica, clock, term),
                 Command::Close => host.close(),
+                Command::FlushLeases { replica, clock: log_clock, budget } => {
+                    let inputs = inputs.clone();
+                    tokio::spawn(async move {
+                        let flush = move || flush_leases(&replica, log_clock, clock, budget);
+                        let (written, complete) =
+                            tokio::task::spawn_blocking(flush).await.unwrap_or((0, false));
+                        inputs.send(Input::LeasesFlushed { written, complete }).await;
+                    });
+                }
+                Command::Discard(replica) => {
+                    tokio::task::spawn_blocking(move || discard(replica));
+                }
                 Command::FollowPeer(peer) => host.follow(peer),
                 Command::HandedOver { id, result } => host.handed_over(id, result),
                 Command::Stopped => {
                     host.changed(&node);
-                    return watches.into_values().for_each(|task| task.abort());
+                    watches.into_values().for_each(|task| task.abort());
+                    // The leases of this process are revoked, so that its keys go at once.
+                    let _ = tokio::time::timeout(LAST_CALLS, async { while calls.next().await.is_some() {} })
+                        .await;
+                    return;
                 }
             }
         }
@@ -117,6 +139,10 @@ pub async fn drive(
             () = ring(&mut alarm) => Input::Queued,
             _ = tick.tick() => Input::Tick,
         };
+        // Before anything else: an answer that came in may be from before a stop of this machine.
+        if let Some(drift) = clocks.look(clock.read()) {
+            node.handle(clock.now(), Input::ClockJumped { drift });
+        }
         node.handle(clock.now(), input);
         // Whatever else has arrived meanwhile is dealt with before anything is done about it.
         for _ in 0..INPUTS {
@@ -125,6 +151,33 @@ pub async fn drive(
         }
     }
 }
+
+/// Writes promises to readers down, on a thread of its own. Returns how many, and whether these were all.
+fn flush_leases(
+    replica: &Replica,
+    log_clock: LogClock,
+    clock: MonotonicClock,
+    budget: Duration,
+) -> (usize, bool) {
+    let until = clock.now().plus(budget);
+    replica.engine.flush_leases_while(log_clock.at(clock.now()), || clock.now() < until)
+}
+
+/// Drops a state that was thrown away. Others look at it for a moment still; the last to let go of it frees millions of
+/// objects, which must not be the task of the node.
+fn discard(replica: Arc<Replica>) {
+    for _ in 0..DISCARD_LOOKS {
+        if Arc::strong_count(&replica) == 1 && Arc::strong_count(&replica.engine) == 1 {
+            break;
+        }
+        std::thread::sleep(DISCARD_PAUSE);
+    }
+    drop(replica);
+}
+
+/// How often it is looked whether a discarded state is still looked at, and how many times.
+const DISCARD_PAUSE: Duration = Duration::from_millis(50);
+const DISCARD_LOOKS: u32 = 600;
 
 /// Waits for the alarm, for ever if there is none.
 async fn ring(alarm: &mut Option<JoinHandle<()>>) {

@@ -35,6 +35,8 @@ pub enum Offered {
     Damaged(String),
     /// It is part of another history.
     Foreign(String),
+    /// The state is not the one that this position describes: a change reached it that did not come from the log.
+    Diverged(String),
 }
 
 impl Position {
@@ -86,7 +88,10 @@ impl Position {
         if header.first.0 <= self.applied.0 {
             return Offered::Foreign(format!("batch {} overlaps what was applied", header.first.0));
         }
-        if header.previous != self.checksum {
+        let follows = header.previous == self.checksum;
+        #[cfg(feature = "planted")]
+        let follows = follows || planted::active(Bug::SkipChain);
+        if !follows {
             return Offered::Foreign(format!("batch {} follows another one", header.first.0));
         }
         if header.term < self.term {
@@ -94,10 +99,18 @@ impl Position {
         }
         let now = crate::engine::types::LogTime(0);
         let mut sequencer = replica.engine.sequencer(now);
-        batch.each(|id, at, record| sequencer.apply(id, at, record));
+        // Whatever else changed the state is not in the log, and the ids of what follows would be taken (INV-1, INV-8).
+        let found = replica.engine.applied();
+        if found != self.applied {
+            return Offered::Diverged(format!(
+                "the state is at record {}, but the log was followed to record {}",
+                found.0, self.applied.0
+            ));
+        }
+        batch.each(|id, at, record| sequencer.apply(header.format, id, at, record));
         #[cfg(feature = "planted")]
         if planted::active(Bug::ApplyTwice) {
-            batch.each(|id, at, record| sequencer.apply(id, at, record));
+            batch.each(|id, at, record| sequencer.apply_again(header.format, id, at, record));
         }
         drop(sequencer);
         *self =

@@ -2,7 +2,7 @@
 //!
 //! The role machine moves it; whoever answers clients asks it. It is shared between threads and holds nothing else.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -17,6 +17,7 @@ pub struct Gate {
     prefix: AtomicU64,
     deadline: AtomicU64,
     writing_since: AtomicU64,
+    log_full: AtomicBool,
 }
 
 impl Default for Gate {
@@ -26,6 +27,7 @@ impl Default for Gate {
             prefix: AtomicU64::new(0),
             deadline: AtomicU64::new(0),
             writing_since: AtomicU64::new(0),
+            log_full: AtomicBool::new(false),
         }
     }
 }
@@ -62,7 +64,23 @@ impl Gate {
         }
     }
 
-    /// Tells of every growth of the durable prefix.
+    /// etcd refuses writes because it is out of space, or takes them again. While it refuses, admission refuses changes
+    /// before anything is applied, and answers that wait for the log are given up after
+    /// [`PATIENCE`](super::admission::PATIENCE): what became of their records is unknown (R5).
+    pub fn set_log_full(&self, full: bool) {
+        if self.log_full.swap(full, Ordering::AcqRel) != full {
+            // Those who wait for the log look again.
+            self.durable.send_modify(|_| {});
+        }
+    }
+
+    /// Whether etcd refuses writes because it is out of space.
+    #[must_use]
+    pub fn is_log_full(&self) -> bool {
+        self.log_full.load(Ordering::Acquire)
+    }
+
+    /// Tells of every growth of the durable prefix, and of every change of [`Self::is_log_full`].
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.durable.subscribe()
@@ -89,6 +107,8 @@ impl Gate {
     /// This master may no longer speak as primary.
     pub fn close(&self) {
         self.deadline.store(0, Ordering::Release);
+        // What the log said to an earlier primary is no longer known.
+        self.set_log_full(false);
     }
 }
 

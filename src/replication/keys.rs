@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::batch::LogId;
 use crate::coordination::types::KeyRange;
 use crate::engine::types::SequenceId;
 
@@ -67,6 +68,12 @@ impl Keys {
         self.of_cluster("switchover")
     }
 
+    /// The token that masters prove themselves with to each other, unless they have it from a file.
+    #[must_use]
+    pub fn peer_token(&self) -> Bytes {
+        self.of_cluster("peer_token")
+    }
+
     /// Everything but the log.
     #[must_use]
     pub fn cluster(&self) -> KeyRange {
@@ -91,22 +98,24 @@ impl Keys {
         self.of_log("latest")
     }
 
-    /// The batch whose first record has this id.
+    /// The batch of a log whose first record has this id. The log is part of the key, so that no late write to one log,
+    /// and no deletion of its batches, can touch another.
     #[must_use]
-    pub fn batch(&self, first: SequenceId) -> Bytes {
-        self.of_log(&format!("batches/{:020}", first.0))
+    pub fn batch(&self, log: LogId, first: SequenceId) -> Bytes {
+        self.of_log(&format!("batches/{log}/{:020}", first.0))
     }
 
-    /// All batches.
+    /// All batches, of whichever log.
     #[must_use]
     pub fn batches(&self) -> KeyRange {
         KeyRange::prefix(self.of_log("batches/"))
     }
 
-    /// The batches whose first record has this id or a later one.
+    /// The batches of a log whose first record has this id or a later one.
     #[must_use]
-    pub fn batches_from(&self, first: SequenceId) -> KeyRange {
-        KeyRange { start: self.batch(first), end: self.batches().end }
+    pub fn batches_from(&self, log: LogId, first: SequenceId) -> KeyRange {
+        let end = KeyRange::prefix(self.of_log(&format!("batches/{log}/"))).end;
+        KeyRange { start: self.batch(log, first), end }
     }
 
     fn of_cluster(&self, name: &str) -> Bytes {
@@ -125,12 +134,18 @@ mod tests {
     #[test]
     fn batches_sort_by_number() {
         let keys = Keys::new("demo");
-        assert!(keys.batch(SequenceId(9)) < keys.batch(SequenceId(10)));
-        assert!(keys.batches_from(SequenceId(10)).contains(&keys.batch(SequenceId(1000))));
-        assert!(!keys.batches_from(SequenceId(10)).contains(&keys.batch(SequenceId(9))));
+        let batch = |id| keys.batch(LogId(7), SequenceId(id));
+        assert!(batch(9) < batch(10));
+        assert!(keys.batches().contains(&batch(9)));
+        assert!(keys.batches_from(LogId(7), SequenceId(10)).contains(&batch(1000)));
+        assert!(!keys.batches_from(LogId(7), SequenceId(10)).contains(&batch(9)));
+        assert!(!keys.batches_from(LogId(6), SequenceId(10)).contains(&batch(1000)));
         assert!(!keys.batches().contains(&keys.latest()));
         assert!(!keys.cluster().contains(&keys.latest()));
-        assert_eq!(&keys.batch(SequenceId(7))[..], b"mooncake-store/oplog/demo/batches/00000000000000000007");
+        // Deleted with the cluster, and never taken for a member.
+        assert!(keys.cluster().contains(&keys.peer_token()));
+        assert_eq!(keys.member_name(&keys.peer_token()), None);
+        assert_eq!(&batch(7)[..], b"mooncake-store/oplog/demo/batches/0000000000000007/00000000000000000007");
     }
 
     #[test]

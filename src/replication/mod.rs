@@ -3,17 +3,25 @@
 //! What decides is a state machine: events in, commands out, time as an argument. A thin driver carries the commands
 //! out, so that the simulator runs this very code.
 
+pub mod admission;
 pub mod batch;
+pub mod clocks;
 pub mod codec;
 pub mod driver;
 pub mod follower;
+pub mod formats;
 pub mod gate;
+pub mod history;
 pub mod keys;
 pub mod lease;
 pub mod linger;
+pub mod liveness;
 pub mod node;
 pub mod queue;
+pub mod queue_space;
 pub mod replica;
 pub mod snapshot;
+pub mod term_guard;
 pub mod time;
+pub mod upkeep;
 pub mod writer;

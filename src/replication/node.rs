@@ -7,11 +7,13 @@
 mod campaign;
 mod following;
 mod handover;
+mod heard;
 mod interface;
 mod leaving;
 mod member;
 mod serving;
 pub mod status;
+mod trust;
 mod view;
 
 use std::collections::HashMap;
@@ -19,6 +21,7 @@ use std::sync::Arc;
 
 use super::batch::LogId;
 use super::follower::Position;
+use super::history::History;
 use super::lease::LeaderLease;
 use super::linger::Linger;
 use super::replica::Replica;
@@ -26,23 +29,29 @@ use super::time::{LogClock, Monotonic};
 use super::writer::Writer;
 use crate::coordination::types::{Failure, LeaseId, Request, Response, WatchEvent, WatchRequest};
 use crate::engine::types::{SequenceId, Term};
+#[cfg(feature = "planted")]
+use crate::planted::{self, Bug};
 
 pub use handover::{HandoverError, HandoverId};
-pub use interface::{BootId, CallId, Command, Input, Peer, Settings, TICK, WatchId};
+pub use interface::{BootId, CallId, Command, HandedOver, Input, Peer, Settings, TICK, WatchId};
 pub use member::{Addresses, ElectionValue, MemberValue};
+pub use trust::DigestAt;
 pub use view::View;
 
 use campaign::Campaign;
 use following::Following;
 use handover::Handover;
+use heard::PrimaryWord;
 use leaving::Leaving;
 use member::Member;
 
 /// What is expected of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
-    /// Where the log ends.
+    /// Where the log ends, before it is read.
     LogEnd,
+    /// Where the log ends, while it is watched.
+    HeardEnd,
     /// A page of the log.
     LogPage,
     /// All keys of the cluster.
@@ -104,6 +113,18 @@ struct Reign {
     /// When the batch on its way is sent again.
     retry_at: Option<Monotonic>,
     handover: Option<Handover>,
+    /// Clients and people were told that this term began.
+    told: bool,
+}
+
+/// A standby that is connected to this primary's peer port.
+#[derive(Clone, Copy, Debug)]
+struct ConnectedPeer {
+    boot_id: BootId,
+    /// The last record that it said to have applied.
+    applied: SequenceId,
+    /// When it said so.
+    at: Monotonic,
 }
 
 /// How far a primary is.
@@ -138,9 +159,14 @@ pub struct Node {
     stopping: bool,
     /// Not before then does this node stand.
     stand_after: Monotonic,
-    peers: HashMap<String, (BootId, SequenceId)>,
+    /// Standbys that are connected to this primary's peer port.
+    peers: HashMap<String, ConnectedPeer>,
     followed: Option<Peer>,
     report: Option<status::Promotion>,
+    /// What this master knows to be durable. It outlives the state.
+    history: Option<History>,
+    /// Why etcd refuses to write the log.
+    refused: Option<String>,
     /// The process that was found dead.
     dead: Option<BootId>,
     calls: HashMap<CallId, Purpose>,
@@ -156,6 +182,7 @@ impl Node {
     pub fn new(settings: Settings, now: Monotonic) -> Self {
         let replica = Replica::new(settings.rules.clone(), settings.queue_bytes);
         let chance = settings.seed | 1;
+        let history = settings.history;
         let mut node = Self {
             settings,
             replica,
@@ -168,6 +195,8 @@ impl Node {
             peers: HashMap::new(),
             followed: None,
             report: None,
+            history,
+            refused: None,
             dead: None,
             calls: HashMap::new(),
             next_call: 0,
@@ -189,6 +218,15 @@ impl Node {
     #[must_use]
     pub fn view(&self) -> &View {
         &self.view
+    }
+
+    /// The log that it writes while it leads, else the one that it follows.
+    #[must_use]
+    pub fn log(&self) -> Option<LogId> {
+        match &self.phase {
+            Phase::Leading(reign) => Some(reign.writer.end().log),
+            _ => self.following.position.log,
+        }
     }
 
     /// A moment at which records that are held back for now should be looked at with [`Input::Queued`]; until the next
@@ -213,6 +251,7 @@ impl Node {
         }
         match input {
             Input::Tick => {}
+            Input::ClockJumped { drift } => self.clock_jumped(now, drift),
             Input::Answer { call, result } => self.answered(now, call, result),
             Input::Watch { watch, event } => self.watched(now, watch, event),
             Input::Queued => {}
@@ -220,8 +259,15 @@ impl Node {
             Input::OpenFailed(reason) => self.leave(now, format!("cannot serve: {reason}")),
             Input::Closed { quiet } => self.closed(now, quiet),
             Input::PeerDead { boot_id, lease } => self.peer_dead(now, boot_id, lease),
-            Input::PeerReport { name, boot_id, applied } => {
-                self.peers.insert(name, (boot_id, applied));
+            Input::LeasesFlushed { written, complete } => self.leases_flushed(now, written, complete),
+            Input::PeerReport { name, boot_id, applied } => self.peer_reported(now, name, boot_id, applied),
+            Input::PeerGone { name, boot_id } => {
+                if self.peers.get(&name).is_some_and(|peer| peer.boot_id == boot_id) {
+                    self.peers.remove(&name);
+                }
+            }
+            Input::PrimaryTold { boot_id, term, log, durable, sent_ms } => {
+                self.primary_told(now, boot_id, PrimaryWord { log, term, durable, sent_ms });
             }
             Input::Switchover { id, to } => self.switchover(now, id, to),
             Input::Stop => self.stop(now),
@@ -252,6 +298,7 @@ impl Node {
         let Some(purpose) = self.calls.remove(&call) else { return };
         match purpose {
             Purpose::LogEnd => self.log_end_read(now, call, result),
+            Purpose::HeardEnd => self.heard_end_read(call, result),
             Purpose::LogPage => self.log_page_read(now, call, result),
             Purpose::View => self.view_read(now, call, result),
             Purpose::MemberLease => self.member_lease_granted(now, call, result),
@@ -306,13 +353,29 @@ impl Node {
         self.chance % bound.max(1)
     }
 
-    /// The state is thrown away and built anew from the log.
+    /// The state is thrown away and built anew from the log. What this master knows of the log stays.
     fn start_over(&mut self) {
         let watch = self.following.watch();
         self.unwatch(watch);
         self.following.rebuilds += 1;
-        self.replica = Replica::new(self.settings.rules.clone(), self.settings.queue_bytes);
+        let fresh = Replica::new(self.settings.rules.clone(), self.settings.queue_bytes);
+        let old = std::mem::replace(&mut self.replica, fresh);
+        // A search that outlives its term must find an engine that refuses to change.
+        old.engine.seal();
+        self.commands.push(Command::Discard(old));
         self.following.reset(Position::default());
+        self.following.trust.begin();
+        #[cfg(feature = "planted")]
+        if planted::active(Bug::StartOverForgets) {
+            self.history = None;
+        }
+    }
+
+    /// A standby says how far it is. Only members that etcd names with that process count.
+    fn peer_reported(&mut self, now: Monotonic, name: String, boot_id: BootId, applied: SequenceId) {
+        if self.view.members().get(&name).is_some_and(|member| member.boot_id == boot_id) {
+            self.peers.insert(name, ConnectedPeer { boot_id, applied, at: now });
+        }
     }
 
     /// The process that leads is dead. Its lease need not run out: nobody answers with it any more, and even if this is

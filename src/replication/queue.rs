@@ -1,15 +1,16 @@
 //! The bounded queue between the sequencer, which makes records, and the writer, which commits them.
 //!
-//! Records are encoded as they are appended, straight into the batch that they will be part of. Room is acquired
+//! Records are encoded as they are appended, straight into the batch that they will be part of. Space is acquired
 //! before the sequencer is entered (R2), so that appending never waits and never fails.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 use super::batch::Body;
+use super::queue_space::{OwnedPermit, Permit, QueueSpace, Ticket};
 use crate::engine::record::Record;
 use crate::engine::state::Log;
 use crate::engine::types::{LogTime, SequenceId};
@@ -22,16 +23,14 @@ pub struct Queue {
     chunks: Mutex<Chunks>,
     /// The last record that was appended.
     last: AtomicU64,
-    /// Bytes that are promised to callers, queued or being written.
-    taken: AtomicUsize,
-    limit: usize,
+    space: Arc<QueueSpace>,
     wake: tokio::sync::Notify,
 }
 
 #[derive(Debug, Default)]
 struct Chunks {
     waiting: VecDeque<Chunk>,
-    /// Of a batch that was written: its room is used again.
+    /// Buffer of a batch that was written, to be used again.
     spare: Option<Body>,
 }
 
@@ -52,43 +51,6 @@ impl Chunk {
     }
 }
 
-/// Room in the queue for the records of one call.
-#[derive(Debug)]
-pub struct Room<'q> {
-    queue: &'q Queue,
-    bytes: usize,
-}
-
-impl Room<'_> {
-    /// The same room, for a call that goes on after whoever asked for it.
-    #[must_use]
-    pub fn keep(self, queue: &Arc<Queue>) -> KeptRoom {
-        debug_assert!(std::ptr::eq(self.queue, &raw const **queue), "room in another queue");
-        let bytes = self.bytes;
-        std::mem::forget(self);
-        KeptRoom { queue: Arc::clone(queue), bytes }
-    }
-}
-
-/// Room in the queue for a call that goes on elsewhere.
-#[derive(Debug)]
-pub struct KeptRoom {
-    queue: Arc<Queue>,
-    bytes: usize,
-}
-
-impl Drop for KeptRoom {
-    fn drop(&mut self) {
-        self.queue.give_back(self.bytes);
-    }
-}
-
-impl Drop for Room<'_> {
-    fn drop(&mut self) {
-        self.queue.give_back(self.bytes);
-    }
-}
-
 impl Queue {
     /// A queue for so many bytes.
     #[must_use]
@@ -96,29 +58,42 @@ impl Queue {
         Self {
             chunks: Mutex::default(),
             last: AtomicU64::new(0),
-            taken: AtomicUsize::new(0),
-            limit,
+            space: Arc::new(QueueSpace::new(limit)),
             wake: tokio::sync::Notify::new(),
         }
     }
 
-    /// Room for records of at most so many bytes, if there is any. A call that needs more than all of it gets it when
-    /// the queue is empty.
-    pub fn room(&self, bytes: usize) -> Option<Room<'_>> {
+    /// Space for records of at most so many bytes, if there is any and no other caller waits for it. A call that needs
+    /// more than all of it gets it when the queue is empty.
+    pub fn try_acquire(&self, bytes: usize) -> Option<Permit<'_>> {
         #[cfg(feature = "planted")]
         if planted::active(Bug::DropWhenFull) {
-            self.taken.fetch_add(bytes, Ordering::AcqRel);
-            return Some(Room { queue: self, bytes });
+            return Some(self.space.acquire_anyway(bytes));
         }
-        let fits = |taken: usize| (taken == 0 || taken + bytes <= self.limit).then_some(taken + bytes);
-        self.taken.fetch_update(Ordering::AcqRel, Ordering::Relaxed, fits).ok()?;
-        Some(Room { queue: self, bytes })
+        self.space.try_acquire(bytes)
     }
 
-    /// Bytes that are promised, queued or being written.
+    /// Waits in line for space. The ticket is granted when its turn has come.
+    #[must_use]
+    pub fn wait(&self, bytes: usize) -> Ticket {
+        self.space.wait(bytes)
+    }
+
+    /// The permit of a ticket whose turn has come, else the ticket.
+    pub fn redeem(&self, ticket: Ticket) -> Result<Permit<'_>, Ticket> {
+        ticket.redeem(&self.space)
+    }
+
+    /// The same space, for work that goes on elsewhere.
+    #[must_use]
+    pub fn keep(&self, permit: Permit<'_>) -> OwnedPermit {
+        permit.into_owned(&self.space)
+    }
+
+    /// Bytes that are reserved, queued or being written.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.taken.load(Ordering::Relaxed)
+        self.space.taken()
     }
 
     /// The oldest records that wait, as one batch.
@@ -142,7 +117,7 @@ impl Queue {
     /// What was taken is durable, or will never be.
     pub fn done(&self, chunk: Chunk) {
         let Chunk { mut body, .. } = chunk;
-        self.give_back(body.len());
+        self.space.release(body.len());
         body.clear();
         self.chunks.lock().spare = Some(body);
     }
@@ -150,7 +125,7 @@ impl Queue {
     /// Throws everything away. Only for state that is thrown away, too.
     pub fn clear(&self) {
         let chunks = std::mem::take(&mut self.chunks.lock().waiting);
-        self.give_back(chunks.iter().map(|chunk| chunk.body.len()).sum());
+        self.space.release(chunks.iter().map(|chunk| chunk.body.len()).sum());
     }
 
     /// Whether nothing waits to be taken.
@@ -163,16 +138,12 @@ impl Queue {
     pub async fn appended(&self) {
         self.wake.notified().await;
     }
-
-    fn give_back(&self, bytes: usize) {
-        self.taken.fetch_sub(bytes, Ordering::AcqRel);
-    }
 }
 
 impl Log for Arc<Queue> {
     fn append(&self, id: SequenceId, at: LogTime, record: &Record<'_>) {
         #[cfg(feature = "planted")]
-        if planted::active(Bug::DropWhenFull) && self.bytes() > self.limit {
+        if planted::active(Bug::DropWhenFull) && self.bytes() > self.space.limit() {
             return;
         }
         let mut chunks = self.chunks.lock();
@@ -189,7 +160,7 @@ impl Log for Arc<Queue> {
         let grown = if fits { after - before } else { after };
         self.last.store(id.0, Ordering::Release);
         drop(chunks);
-        self.taken.fetch_add(grown, Ordering::AcqRel);
+        self.space.add(grown);
         self.wake.notify_one();
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::gate::Gate;
 use super::queue::Queue;
+use super::term_guard::TermGuards;
 use crate::engine::Engine;
 use crate::engine::rules::Rules;
 
@@ -18,6 +19,8 @@ pub struct Replica {
     pub queue: Arc<Queue>,
     /// What every answer passes.
     pub gate: Gate,
+    /// Guards of those who serve clients from this state.
+    pub guards: TermGuards,
 }
 
 impl Replica {
@@ -26,7 +29,7 @@ impl Replica {
     pub fn new(rules: Rules, queue_bytes: usize) -> Arc<Self> {
         let queue = Arc::new(Queue::new(queue_bytes));
         let engine = Arc::new(Engine::with_log(rules, Box::new(Arc::clone(&queue))));
-        Arc::new(Self { engine, queue, gate: Gate::default() })
+        Arc::new(Self { engine, queue, gate: Gate::default(), guards: TermGuards::default() })
     }
 
     /// Whether every record that was applied is known to be durable.

@@ -1,10 +1,12 @@
 //! Time as one process sees it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::clocks::{Clocks, MACHINE, Reading};
 use crate::engine::types::LogTime;
 
-/// A moment on a clock that never goes back and that no other process shares, in microseconds.
+/// A moment on a clock that never goes back and that no other process shares, in microseconds. Time in which the machine
+/// was suspended counts: others did not stand still meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Monotonic(pub u64);
 
@@ -26,30 +28,37 @@ fn micros(while_: Duration) -> u64 {
     u64::try_from(while_.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The monotonic clock of this process.
+/// The monotonic clock of this process: the machine's time since boot, suspension included.
 #[derive(Clone, Copy, Debug)]
 pub struct MonotonicClock {
-    start: Instant,
+    clocks: &'static dyn Clocks,
+    start: Duration,
 }
 
 impl MonotonicClock {
     /// Starts it.
     #[must_use]
     pub fn start() -> Self {
-        // Zero stands for "never" in some places.
-        Self { start: Instant::now().checked_sub(Duration::from_micros(1)).unwrap_or_else(Instant::now) }
+        Self::on(&MACHINE)
+    }
+
+    /// Starts it on other clocks than those of this machine.
+    #[must_use]
+    pub fn on(clocks: &'static dyn Clocks) -> Self {
+        Self { clocks, start: clocks.boottime() }
     }
 
     /// What it says now.
     #[must_use]
     pub fn now(&self) -> Monotonic {
-        Monotonic(micros(self.start.elapsed()))
+        // Zero stands for "never" in some places.
+        Monotonic(micros(self.clocks.boottime().saturating_sub(self.start)).saturating_add(1))
     }
 
-    /// The same moment for others.
+    /// What all clocks of the machine say, for a [`super::clocks::ClockWatch`].
     #[must_use]
-    pub fn instant(&self, at: Monotonic) -> Instant {
-        self.start + Duration::from_micros(at.0)
+    pub fn read(&self) -> Reading {
+        self.clocks.read()
     }
 }
 
@@ -68,15 +77,60 @@ impl LogClock {
         Self { from, since: now }
     }
 
-    /// What it goes on from, and since when.
-    #[must_use]
-    pub fn start(&self) -> (LogTime, Monotonic) {
-        (self.from, self.since)
-    }
-
     /// Log time at a moment.
     #[must_use]
     pub fn at(&self, now: Monotonic) -> LogTime {
         self.from.plus(now.0.saturating_sub(self.since.0) / 1000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::replication::gate::Gate;
+    use crate::replication::lease::LeaderLease;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Clocks that a test moves.
+    #[derive(Debug, Default)]
+    struct Moved(Mutex<Reading>);
+
+    impl Clocks for Moved {
+        fn read(&self) -> Reading {
+            *self.0.lock()
+        }
+    }
+
+    impl Moved {
+        /// The machine is suspended: what counts since boot without suspension stands still.
+        fn suspend(&self, time: Duration) {
+            let mut now = self.0.lock();
+            now.boottime += time;
+            now.realtime += time;
+        }
+    }
+
+    #[test]
+    fn a_suspended_machine_does_not_answer_from_the_past() {
+        let clocks: &'static Moved = Box::leak(Box::default());
+        let clock = MonotonicClock::on(clocks);
+        let log = LogClock::new(LogTime(5_000), clock.now());
+        let lease = LeaderLease::granted(crate::coordination::types::LeaseId(1), 5 * SECOND, clock.now());
+        let gate = Gate::default();
+        gate.open_until(lease.deadline());
+        assert!(gate.may_answer(clock.now()));
+        clocks.suspend(60 * SECOND);
+        assert!(!gate.may_answer(clock.now()), "another master may have led for a minute");
+        assert_eq!(log.at(clock.now()), LogTime(65_000), "leases of readers have ended meanwhile");
+    }
+
+    #[test]
+    fn a_clock_never_says_zero() {
+        assert!(MonotonicClock::on(Box::leak(Box::<Moved>::default())).now() > Monotonic(0));
+        let machine = MonotonicClock::start();
+        assert!(machine.now() > Monotonic(0) && machine.now() < Monotonic(60_000_000));
     }
 }

@@ -3,8 +3,8 @@
 
 use bytes::Bytes;
 
-use super::batch::{self, Checksum, LogId};
-use super::batch::{FORMAT, Latest};
+use super::batch::{self, Checksum, Latest, LogId};
+use super::formats;
 use super::keys::Keys;
 use super::queue::{Chunk, Queue};
 use crate::coordination::types::{Compare, Failure, Get, KeyRange, LeaseId, Op, OpResult, Response, Txn};
@@ -32,6 +32,18 @@ pub struct Writer {
     term: Term,
     end: End,
     in_flight: Option<InFlight>,
+    /// Records came that do not follow the end of the log: nothing more is written.
+    broken: bool,
+}
+
+/// Records that do not follow the end of the log: the state that made them is not the one that the log gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the log ends at record {end}, but the next record to write is {first}", end = .end.0, first = .first.0)]
+pub struct Discontinuity {
+    /// The last record of the durable log.
+    pub end: SequenceId,
+    /// The first record that was to follow it.
+    pub first: SequenceId,
 }
 
 #[derive(Debug)]
@@ -58,7 +70,7 @@ impl Writer {
     /// A writer for a term, which goes on from the end of the log.
     #[must_use]
     pub fn new(keys: Keys, term: Term, end: End) -> Self {
-        Self { keys, term, end, in_flight: None }
+        Self { keys, term, end, in_flight: None, broken: false }
     }
 
     /// The end of the durable log.
@@ -67,18 +79,32 @@ impl Writer {
         &self.end
     }
 
-    /// Whether a batch is on its way.
+    /// Whether a batch is on its way, or one came that could not be sent: the state that made it cannot be kept.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.in_flight.is_some()
+        self.in_flight.is_some() || self.broken
     }
 
     /// The next transaction to send, if records wait and none is on its way.
-    pub fn next(&mut self, queue: &Queue) -> Option<Txn> {
-        if self.in_flight.is_some() {
-            return None;
+    ///
+    /// # Errors
+    ///
+    /// If what waits does not follow the end of the log: sending it would overwrite batches or leave a gap (INV-1).
+    pub fn next(&mut self, queue: &Queue) -> Result<Option<Txn>, Discontinuity> {
+        if self.is_busy() {
+            return Ok(None);
         }
-        Some(self.pack(queue.take()?))
+        let Some(chunk) = queue.take() else { return Ok(None) };
+        let gap = Discontinuity { end: self.end.last, first: chunk.first };
+        let follows = gap.first.0 == gap.end.0 + 1;
+        #[cfg(feature = "planted")]
+        let follows = follows || planted::active(Bug::UnknownIsFailed);
+        if !follows {
+            self.broken = true;
+            queue.done(chunk);
+            return Err(gap);
+        }
+        Ok(Some(self.pack(chunk)))
     }
 
     /// Makes the transaction that commits a batch.
@@ -92,19 +118,24 @@ impl Writer {
         }
         .to_bytes();
         let put = |key, value| Op::Put { key, value, lease: LeaseId(0) };
-        let mut success =
-            vec![put(self.keys.batch(chunk.first), sealed.bytes), put(self.keys.latest(), latest.clone())];
+        let mut success = vec![
+            put(self.keys.batch(self.end.log, chunk.first), sealed.bytes),
+            put(self.keys.latest(), latest.clone()),
+        ];
         let unchanged = match &self.end.latest {
             Some(value) => Compare::Value { key: self.keys.latest(), equals: value.clone() },
             None => {
                 // The log begins with this batch, and so does the format that it is written in.
-                success.push(put(self.keys.format(), FORMAT.to_string().into()));
+                success.push(put(self.keys.format(), formats::key_value(sealed.header.format)));
                 Compare::CreateRevision { key: self.keys.latest(), equals: 0 }
             }
         };
         let get = |key| Op::Get(Get::all(KeyRange::key(key)));
         let mine = Compare::CreateRevision { key: self.keys.election(), equals: self.term.0 };
-        let compare = vec![mine, unchanged];
+        // No batch is ever overwritten (INV-1). After an attempt whose success was not heard of this fails, too, and
+        // `latest` in the failure branch tells that it was this very batch (R5).
+        let absent = Compare::CreateRevision { key: self.keys.batch(self.end.log, chunk.first), equals: 0 };
+        let compare = vec![mine, unchanged, absent];
         #[cfg(feature = "planted")]
         let compare = if planted::active(Bug::SkipFence) { compare[1..].to_vec() } else { compare };
         let txn = Txn { compare, success, failure: vec![get(self.keys.election()), get(self.keys.latest())] };

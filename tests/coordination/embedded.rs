@@ -193,15 +193,26 @@ async fn a_damaged_file_is_not_used() {
     served.stop().await;
     let path = folder.path().join("store.log");
     let whole = std::fs::read(&path).unwrap();
-    // Anything in the first two entries but their lengths, of which more could be lost than what was damaged.
     let entry = (whole.len() - 8) / 3;
-    for at in (0..8).chain(8 + 4..8 + entry).chain(8 + entry + 4..8 + 2 * entry) {
-        let mut bytes = whole.clone();
-        bytes[at] ^= 1;
+    let (first, second, third) = (8, 8 + entry, 8 + 2 * entry);
+    let refused = |flipped: &[usize], cut: usize| {
+        let mut bytes = whole[..whole.len() - cut].to_vec();
+        flipped.iter().for_each(|at| bytes[*at] ^= 1);
         std::fs::write(&path, &bytes).unwrap();
         let why = Embedded::open(Some(folder.path())).unwrap_err().to_string();
-        assert!(why.contains("damaged") || why.contains("not the file of a store"), "{why}");
+        assert!(why.contains("damaged") || why.contains("not the file of a store"), "{flipped:?}: {why}");
+        assert_eq!(std::fs::read(&path).unwrap(), bytes, "the file is left as it is");
+    };
+    // Anything in the first two entries, and the length of the last one.
+    for at in (0..third).chain(third..third + 8) {
+        refused(&[at], 0);
     }
+    // Two neighbours, by what they hold or by their lengths; and a last entry that was half written behind a damaged one.
+    refused(&[second + 20, third + 20], 0);
+    refused(&[second + 1, third + 1], 0);
+    refused(&[first, second, third], 0);
+    refused(&[second + 20], entry - 17);
+    refused(&[second + 1], entry - 17);
 }
 
 /// Names the folder to a process that is to serve a store in it, and the port.

@@ -6,6 +6,7 @@
 pub mod chance;
 pub mod claims;
 pub mod pair;
+pub mod recording;
 pub mod world;
 
 pub use chance::{Chance, cases};

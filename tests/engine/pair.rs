@@ -6,13 +6,18 @@ use std::sync::{Arc, Weak};
 
 use moonkeeper::engine::bounds::MAX_RECORD;
 use moonkeeper::engine::doubts::Doubts;
+use moonkeeper::engine::format::Format;
 use moonkeeper::engine::object::Object;
 use moonkeeper::engine::record::Record;
+use moonkeeper::engine::reign::Primary;
 use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::shard::SHARDS;
 use moonkeeper::engine::types::{LogTime, SequenceId, Term};
+use moonkeeper::engine::walk::Cursor;
 use moonkeeper::engine::{Engine, Log};
 use parking_lot::Mutex;
+
+use super::recording::Recording;
 
 /// A primary with its mirror.
 pub struct Pair {
@@ -35,8 +40,14 @@ pub struct Written {
     pub renewals: usize,
     /// How many records that evict.
     pub evictions: usize,
+    /// The most objects that one record removed.
+    pub most_removed: u64,
+    /// The most segments that one record unmounted.
+    pub most_unmounted: u64,
     /// The most soft pins that one record took off.
     pub most_pins_ended: u64,
+    /// The log as bytes, if a test asks for it.
+    pub recording: Option<Recording>,
 }
 
 /// Applies what it is told to the other one; records have no gaps, fit into a batch, and time does not go back.
@@ -60,10 +71,18 @@ impl Log for Mirroring {
         }
         let other = self.other.lock().upgrade();
         if let Some(other) = other {
+            let objects = other.len();
+            let unmounts = other.counts.unmounts.load(Ordering::Relaxed);
             let pinned = || other.counts.soft_pinned.load(Ordering::Relaxed);
             let before = pinned();
-            other.sequencer(at).apply(id, at, record);
+            other.sequencer(at).apply(Format::NEWEST, id, at, record);
+            let unmounts = other.counts.unmounts.load(Ordering::Relaxed) - unmounts;
+            log.most_unmounted = log.most_unmounted.max(unmounts);
+            log.most_removed = log.most_removed.max(objects.saturating_sub(other.len()));
             log.most_pins_ended = log.most_pins_ended.max(before.saturating_sub(pinned()));
+            if let Some(recording) = &mut log.recording {
+                recording.push(id, at, record, &other);
+            }
         }
     }
 }
@@ -105,7 +124,13 @@ impl Pair {
     /// The primary begins another term.
     pub fn begin(&mut self, now: LogTime, answers_for: u64) -> SequenceId {
         self.term += 1;
-        self.primary.sequencer(now).begin_term(Term(self.term), b"master-0", answers_for)
+        let primary = Primary { name: b"master-0", boot_id: self.term << 32, leader_ttl: 5_000 + self.term };
+        self.primary.sequencer(now).begin_term(Term(self.term), &primary, answers_for)
+    }
+
+    /// Records the log as bytes from here on, which is its beginning.
+    pub fn record(&self, recording: Recording) {
+        self.log.lock().recording = Some(recording);
     }
 
     /// What was written so far.
@@ -137,12 +162,14 @@ impl Pair {
 fn picture(engine: &Engine) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for shard in 0..SHARDS {
-        let removal = engine.walk(shard, |object| {
+        engine.walk(shard, |object| {
             all.insert(format!("object {:?}", String::from_utf8_lossy(&object.key)), describe(object));
         });
-        all.insert(format!("removal {shard:3}"), format!("{removal:?}"));
-        all.insert(format!("stale {shard:3}"), format!("{:?}", sorted(engine.stale(shard))));
+        all.insert(format!("removal {shard:3}"), format!("{:?}", engine.last_removal(shard)));
     }
+    let mut cursor = Cursor::default();
+    let stale = std::iter::from_fn(|| engine.stale(&mut cursor)).flatten().collect();
+    all.insert("stale".into(), format!("{:?}", sorted(stale)));
     for segment in engine.segments() {
         let (status, used) = (segment.status(), segment.used());
         let text = format!(

@@ -5,12 +5,17 @@ use std::collections::HashMap;
 use moonkeeper::engine::object::{Object, Replica};
 use moonkeeper::engine::ops::{ReplicaTypes, Started, WriteConfig};
 use moonkeeper::engine::record::{DynamicLease, ReplicationKind, SoftPin};
+use moonkeeper::engine::reign::Primary;
 use moonkeeper::engine::rules::{Rules, Strategy};
 use moonkeeper::engine::segment::{Segment, SegmentSpec};
 use moonkeeper::engine::shard::SHARDS;
-use moonkeeper::engine::types::{Answer, ErrorCode, LogTime, ObjectId, SegmentNumber, Uuid};
+use moonkeeper::engine::types::{
+    Answer, ErrorCode, LogTime, ObjectId, SegmentNumber, SequenceId, Term, Uuid,
+};
+use moonkeeper::engine::walk::Cursor;
 
 use super::claims::{Bytes, bytes_of};
+use super::recording::Recording;
 use super::{Chance, Claims, Pair, uuid};
 
 const KEYS: u64 = 80;
@@ -37,6 +42,14 @@ pub struct World {
 fn see(object: &Object) -> (ObjectId, Vec<Bytes>) {
     let readable = object.replicas().filter(|replica| replica.is_readable());
     (object.id, readable.map(|replica| bytes_of(replica, object.size)).collect())
+}
+
+/// What a client hears: an answer that depends on a refused change is never sent.
+fn heard<T>(answer: Answer<T>) -> Answer<T> {
+    if answer.depends_on == SequenceId::NEVER {
+        return Answer::refuse(ErrorCode::INTERNAL_ERROR, answer.depends_on);
+    }
+    answer
 }
 
 fn spec_of(segment: &Segment) -> SegmentSpec<'_> {
@@ -77,7 +90,20 @@ impl World {
         let rules = rules(&mut chance);
         // Whoever takes over may be set up otherwise; how long writers have is the same, or nobody could say.
         let others = Rules { lease_ttl: 500 + chance.below(10_000), max_finished_tasks: 3, ..rules.clone() };
-        let mut pair = Pair::with(rules.clone(), others);
+        let pair = Pair::with(rules.clone(), others);
+        Self::on(pair, rules, chance, seed)
+    }
+
+    /// Like [`World::new`], with the log recorded as bytes.
+    pub fn recorded(seed: u64, recording: Recording) -> Self {
+        let mut chance = Chance::new(seed);
+        let rules = rules(&mut chance);
+        let pair = Pair::new(rules.clone());
+        pair.record(recording);
+        Self::on(pair, rules, chance, seed)
+    }
+
+    fn on(mut pair: Pair, rules: Rules, chance: Chance, seed: u64) -> Self {
         pair.primary.sequencer(LogTime(0)).seed_chance(seed);
         let clock = 1_000_000;
         pair.begin(LogTime(clock), 0);
@@ -138,7 +164,7 @@ impl World {
             50..52 => {
                 let (client, now) = (self.client(), self.now());
                 let known = self.pair.primary.client(client).is_some();
-                self.pair.primary.sequencer(now).expire_client(client);
+                self.pair.primary.expire_client(client, now);
                 self.count("expire", known)
             }
             52..260 => self.write(false),
@@ -177,6 +203,7 @@ impl World {
                 let swept = self.pair.primary.sweep(now);
                 self.count("sweep", swept > 0)
             }
+            1000..1004 if self.pair.primary.is_sealed() => self.end_sealed_term(),
             1000..1002 => self.fail_over(),
             1002..1004 => self.hand_over(),
             1004..1020 => self.rejoin(),
@@ -195,7 +222,7 @@ impl World {
         for _ in 0..self.chance.below(20) {
             let (key, later) = (self.key(), now.plus(self.chance.below(answers_for)));
             let until = later.plus(self.pair.primary.rules.lease_ttl);
-            if let Ok((object, bytes)) = self.pair.primary.get(key.as_bytes(), later, see).result {
+            if let Ok((object, bytes)) = heard(self.pair.primary.get(key.as_bytes(), later, see)).result {
                 self.claims.promised(object, bytes.into_iter(), until);
             }
         }
@@ -204,11 +231,24 @@ impl World {
         self.count("failover", true)
     }
 
+    /// Neither the first nor the last record of a term comes out of a sealed engine.
+    fn end_sealed_term(&mut self) -> &'static str {
+        let (now, engine) = (LogTime(self.clock), &self.pair.primary);
+        assert_eq!(engine.flush_leases(now), 0);
+        assert_eq!(engine.resign(now, true), SequenceId::NEVER);
+        let term = Term(engine.term().0 + 1);
+        let primary = Primary { name: b"master-0", boot_id: 1, leader_ttl: 1 };
+        assert_eq!(engine.sequencer(now).begin_term(term, &primary, 1), SequenceId::NEVER);
+        self.count("hand-over", false);
+        self.count("failover", false)
+    }
+
     /// The primary hands over: all that it promised is known, and there is nothing to wait for.
     fn hand_over(&mut self) -> &'static str {
         let now = LogTime(self.clock);
         let held = self.pair.primary.hold_until();
-        self.pair.primary.resign(now);
+        self.pair.primary.flush_leases(now);
+        self.pair.primary.resign(now, true);
         assert!(self.pair.mirror.resigned());
         self.pair.promote(now, 3_000);
         assert!(!self.pair.mirror.resigned());
@@ -239,7 +279,7 @@ impl World {
         }
         let specs: Vec<SegmentSpec<'_>> = segments.iter().map(|segment| spec_of(segment)).collect();
         let inherited = self.pair.primary.inherited().contains(&client);
-        let told = self.pair.primary.sequencer(now).remount(&specs, client).result.is_ok();
+        let told = heard(self.pair.primary.remount(&specs, client, now)).result.is_ok();
         if told {
             self.closed.retain(|_, owner| *owner != client);
             assert_eq!(self.pair.primary.is_joined(client).result, Ok(true));
@@ -283,11 +323,13 @@ impl World {
             host_id: host.as_bytes(),
         };
         let client = uuid(100 + (number + odd) % CLIENTS);
-        let mut sequencer = self.pair.primary.sequencer(now);
         let remount = self.chance.percent(50);
-        let answer =
-            if remount { sequencer.remount(&[spec], client) } else { sequencer.mount(&spec, client) };
-        drop(sequencer);
+        let answer = if remount {
+            self.pair.primary.remount(&[spec], client, now)
+        } else {
+            self.pair.primary.sequencer(now).mount(&spec, client)
+        };
+        let answer = heard(answer);
         if remount && answer.result.is_ok() {
             self.closed.retain(|_, owner| *owner != client);
         }
@@ -337,6 +379,7 @@ impl World {
             sequencer.put_start(client, key.as_bytes(), size, &config)
         };
         drop(sequencer);
+        let answer = heard(answer);
         let success = answer.result.is_ok();
         let in_place = self.started(&key, &answer, old, log_now);
         match (in_place, upsert) {
@@ -374,7 +417,7 @@ impl World {
         let types = if self.chance.percent(3) { ReplicaTypes::Others } else { ReplicaTypes::Memory };
         let (mut ended, mut gone) = (false, false);
         for client in (0..CLIENTS).map(|nth| uuid(100 + (first.first + nth) % CLIENTS)) {
-            let answer = self.pair.primary.sequencer(now).end(client, key.as_bytes(), types, checksum);
+            let answer = heard(self.pair.primary.sequencer(now).end(client, key.as_bytes(), types, checksum));
             ended |= answer.result.is_ok();
             // The writer has said that it writes no more, whatever it hears.
             gone |= answer.result == Err(ErrorCode::OBJECT_NOT_FOUND);
@@ -390,7 +433,7 @@ impl World {
         let (mut revoked, mut gone) = (false, false);
         for client in (0..CLIENTS).map(|nth| uuid(100 + (first.first + nth) % CLIENTS)) {
             let mut sequencer = self.pair.primary.sequencer(now);
-            let answer = sequencer.revoke(client, key.as_bytes(), ReplicaTypes::Memory);
+            let answer = heard(sequencer.revoke(client, key.as_bytes(), ReplicaTypes::Memory));
             revoked |= answer.result.is_ok();
             gone |= answer.result == Err(ErrorCode::OBJECT_NOT_FOUND);
         }
@@ -406,21 +449,22 @@ impl World {
         let mut seen = Vec::new();
         let kind = match self.chance.below(10) {
             0..3 => {
-                if self.pair.primary.exist(key.as_bytes(), now).result == Ok(true) {
+                if heard(self.pair.primary.exist(key.as_bytes(), now)).result == Ok(true) {
                     seen.extend(self.pair.primary.peek(key.as_bytes(), see).result);
                 }
                 "exist"
             }
             3 => {
                 let shard = self.chance.below(SHARDS as u64) as usize;
-                let (keys, _) = self.pair.primary.keys(shard);
+                let keys = self.pair.primary.keys(&mut Cursor::of_shard(shard)).unwrap();
                 seen.extend(
-                    keys.iter().filter_map(|(_, key)| self.pair.primary.get(key, now, see).result.ok()),
+                    keys.iter()
+                        .filter_map(|(_, key)| heard(self.pair.primary.get(key, now, see)).result.ok()),
                 );
                 "get matching"
             }
             _ => {
-                seen.extend(self.pair.primary.get(key.as_bytes(), now, see).result);
+                seen.extend(heard(self.pair.primary.get(key.as_bytes(), now, see)).result);
                 "get"
             }
         };
@@ -455,7 +499,7 @@ impl World {
     fn remove(&mut self) -> &'static str {
         let (now, key, force) = (self.now(), self.key(), self.chance.percent(30));
         let gone = self.removing(force, |world| {
-            world.pair.primary.sequencer(now).remove(key.as_bytes(), force).result.is_ok()
+            heard(world.pair.primary.sequencer(now).remove(key.as_bytes(), force)).result.is_ok()
         });
         self.count(if force { "forced remove" } else { "remove" }, gone)
     }
@@ -477,8 +521,9 @@ impl World {
 
     fn remove_matching(&mut self) -> &'static str {
         let (now, force, digit) = (self.now(), self.chance.percent(20), b'0' + self.chance.below(10) as u8);
-        let ids: Vec<ObjectId> = (0..SHARDS)
-            .flat_map(|shard| self.pair.primary.keys(shard).0)
+        let mut cursor = Cursor::default();
+        let ids: Vec<ObjectId> = std::iter::from_fn(|| self.pair.primary.keys(&mut cursor))
+            .flatten()
             .filter(|(_, key)| key.last() == Some(&digit))
             .map(|(id, _)| id)
             .collect();
@@ -519,6 +564,7 @@ impl World {
             sequencer.move_start(client, key.as_bytes(), &source, targets[0])
         };
         drop(sequencer);
+        let answer = heard(answer);
         if let Ok(begun) = &answer.result {
             self.assert_open(&begun.targets);
             let bytes = begun.targets.iter().map(|replica| bytes_of(replica, begun.size)).collect();
@@ -539,6 +585,7 @@ impl World {
                 } else {
                     sequencer.replication_end(client, key.as_bytes(), kind, plain)
                 };
+                let answer = heard(answer);
                 ended |= matches!(answer.result, Ok(()) | Err(ErrorCode::REPLICA_IS_GONE));
                 gone |= answer.result == Err(ErrorCode::OBJECT_NOT_FOUND);
             }

@@ -6,6 +6,7 @@ which shows that the checks can.
 
 import json
 import os
+import re
 import signal
 import urllib.error
 import urllib.request
@@ -86,15 +87,37 @@ class Master:
         except (OSError, urllib.error.URLError):
             return None
 
+    def ready(self):
+        """(status, body) of its readiness probe; None when it does not answer."""
+        try:
+            url = f"http://{self.host.address}:{self.metrics_port}/ready"
+            with self.host.inside(), _opener.open(url, timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        except OSError:
+            return None
+
     def switchover(self, to=None):
         """Asks it to hand over (ours only); returns when another serves."""
-        request = urllib.request.Request(
+        with self.host.inside(), _opener.open(self._switchover(to), timeout=60) as answer:
+            return json.loads(answer.read())
+
+    def try_switchover(self, to=None):
+        """(status, JSON) of the answer to a switchover that may be refused or given up (ours only)."""
+        try:
+            return 200, self.switchover(to)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read())
+
+    def _switchover(self, to):
+        return urllib.request.Request(
             f"http://127.0.0.1:{self.admin_port}/api/v1/switchover",
             json.dumps({"to": to} if to else {}).encode(),
             {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"},
         )
-        with self.host.inside(), _opener.open(request, timeout=60) as answer:
-            return json.loads(answer.read())
 
     def status(self):
         """How it says that it stands (ours only)."""
@@ -104,6 +127,11 @@ class Master:
         """(last record applied, digest of the state) (ours only); None when it does not answer."""
         found = self.http("/api/v1/digest")
         return found and (json.loads(found)["applied"], json.loads(found)["digest"])
+
+    def metric(self, name):
+        """The value of a metric without labels; None when it has none."""
+        found = re.search(rf"^{name} (\S+)$", self.http("/metrics") or "", re.MULTILINE)
+        return float(found[1]) if found else None
 
     def keys(self):
         return set((self.http("/get_all_keys") or "").splitlines())
@@ -133,11 +161,22 @@ class Masters:
     def __init__(self, etcd, folder, hosts=None, count=3, kind=None, cluster_id="failover", **flags):
         self.kind = kind or kind_under_test()
         self.etcd, self.cluster_id, self.folder = etcd, cluster_id, folder
-        flags = {"etcd_endpoints": etcd.endpoints, "cluster_id": cluster_id} | flags
+        self.flags = flags = {"etcd_endpoints": etcd.endpoints, "cluster_id": cluster_id} | flags
         hosts = hosts or [Host() for _ in range(count)]
         self.all = [Master(self.kind, f"master-{n}", folder, host, flags) for n, host in enumerate(hosts)]
         for each in self.all:
             each.start()
+
+    def add(self, name):
+        """Starts one more master, which knows nothing yet."""
+        self.all.append(Master(self.kind, name, self.folder, Host(), self.flags))
+        self.all[-1].start()
+        return self.all[-1]
+
+    def standbys(self):
+        """The masters that run and are not the primary."""
+        primary = self.primary()
+        return [each for each in self.all if each.running() and each is not primary]
 
     @property
     def compares_digests(self):

@@ -1,6 +1,7 @@
 """Fixtures: whole deployments, ended with their test; the ends of all logs are shown when it fails."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -12,6 +13,8 @@ from world import World
 SEED = os.environ.get("MOONKEEPER_TEST_SEED", "1")
 
 
+# More than a test has under way at once.
+CALLS = 48
 _ROUNDS = []
 
 
@@ -25,6 +28,14 @@ def pytest_terminal_summary(terminalreporter):
     if _ROUNDS:
         terminalreporter.section("failover: rounds")
         terminalreporter.write_line(report.table(_ROUNDS))
+
+
+@pytest.fixture
+def ask():
+    """Makes a call in the background and returns its future. Named before `start_world` by a test, so that the masters
+    are ended first, and with them the calls that wait."""
+    with ThreadPoolExecutor(CALLS) as threads:
+        yield threads.submit
 
 
 @pytest.fixture

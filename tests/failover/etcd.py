@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import shutil
 import signal
 import urllib.error
 import urllib.request
@@ -14,14 +15,16 @@ from waiting import wait_until
 
 # Far above what a healthy member takes.
 CALL_SECONDS = 5
+# Of one transaction; etcd takes 128 keys and 1.5 MiB, and a value here is in base64.
+TRANSACTION_KEYS, TRANSACTION_BYTES = 100, 1 << 20
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Member:
     """One etcd process and its data folder, which survives the process."""
 
-    def __init__(self, name, folder, host):
-        self.name, self.folder, self.host = name, folder, host
+    def __init__(self, name, folder, host, flags=()):
+        self.name, self.folder, self.host, self.flags = name, folder, host, flags
         self.client_port, self.peer_port = free_port(), free_port()
         self.process = None
         self.starts = 0
@@ -31,15 +34,19 @@ class Member:
         return f"{self.host.address}:{self.client_port}"
 
     @property
+    def data(self):
+        return self.folder / self.name
+
+    @property
     def peer_url(self):
         return f"http://{self.host.address}:{self.peer_port}"
 
     def start(self, initial_cluster):
-        command = [os.environ["ETCD_BIN"], "--name", self.name, "--data-dir", str(self.folder / self.name)]
+        command = [os.environ["ETCD_BIN"], "--name", self.name, "--data-dir", str(self.data)]
         command += ["--listen-client-urls", f"http://{self.endpoint}"]
         command += ["--advertise-client-urls", f"http://{self.endpoint}"]
         command += ["--listen-peer-urls", self.peer_url, "--initial-advertise-peer-urls", self.peer_url]
-        command += ["--initial-cluster", initial_cluster, "--log-level", "warn"]
+        command += ["--initial-cluster", initial_cluster, "--log-level", "warn", *self.flags]
         log = self.folder / f"{self.name}-{self.starts}.log"
         self.starts += 1
         self.process = processes.spawn(self.host.wrap(command), log)
@@ -69,9 +76,9 @@ class Member:
 class Etcd:
     """A cluster of `size` members on one host, and the few calls that the tests make themselves."""
 
-    def __init__(self, folder, size=1, host=None):
+    def __init__(self, folder, size=1, host=None, flags=()):
         host = host or Host()
-        self.members = [Member(f"etcd-{number}", folder, host) for number in range(size)]
+        self.members = [Member(f"etcd-{number}", folder, host, flags) for number in range(size)]
         for each in self.members:
             self.start(each)
         self.wait_until_healthy()
@@ -113,6 +120,65 @@ class Etcd:
                 return base64.b64decode(values[0]["value"]).decode() if values else None
         raise ConnectionError("no member of etcd answers")
 
+    def call(self, path, body):
+        """A call of etcd's JSON gateway to the first member that answers; fails when none does."""
+        for each in self.members:
+            answer = each.call(path, body) if each.running() else None
+            if answer is not None:
+                return answer
+        raise ConnectionError("no member of etcd answers")
+
+    def take_away(self, prefix):
+        """Deletes all keys below `prefix` in one transaction and returns those that no lease would have ended, so that
+        `put_back` can restore exactly what was there."""
+        found = self.call("kv/deleterange", {**_range(prefix), "prev_kv": True}).get("prev_kvs", [])
+        return [each for each in found if each.get("lease", "0") == "0"]
+
+    def put_back(self, entries):
+        """Puts entries of `take_away` in their order, many in a transaction."""
+        while entries:
+            count, size = 0, 0
+            while count < min(len(entries), TRANSACTION_KEYS) and size < TRANSACTION_BYTES:
+                size += len(entries[count].get("value", ""))
+                count += 1
+            puts = [{"key": each["key"], "value": each.get("value", "")} for each in entries[:count]]
+            self.call("kv/txn", {"success": [{"request_put": each} for each in puts]})
+            entries = entries[count:]
+
+    def write_elsewhere(self):
+        """What another user of the same etcd does."""
+        self.call("kv/put", {"key": _encode("other"), "value": _encode("value")})
+
+    def revision(self):
+        return int(self.call("kv/range", {"key": _encode("revision")})["header"]["revision"])
+
+    def back_up(self, name):
+        """Copies the data of all members as of now under this name; etcd is away for a moment."""
+        self.kill()
+        for each in self.members:
+            shutil.copytree(each.data, each.data.with_name(f"{each.name}-{name}"))
+        self.restart()
+
+    def exchange(self, name):
+        """Restarts etcd on the data kept under this name (nothing, if there is none) and keeps the present data there:
+        a second call undoes the first."""
+        self.kill()
+        for each in self.members:
+            kept, aside = each.data.with_name(f"{each.name}-{name}"), each.data.with_name(f"{each.name}-aside")
+            each.data.rename(aside)
+            if kept.exists():
+                kept.rename(each.data)
+            aside.rename(kept)
+        self.restart()
+
+    def reclaim(self):
+        """Compacts, defragments and disarms, as an administrator does after NOSPACE."""
+        self.call("kv/compaction", {"revision": str(self.revision()), "physical": True})
+        for each in self.members:
+            wait_until(lambda: each.call("maintenance/defragment", {}) is not None, "etcd to defragment")
+        for raised in self.call("maintenance/alarm", {"action": "GET"}).get("alarms", []):
+            self.call("maintenance/alarm", {"action": "DEACTIVATE", **raised})
+
     def pause(self):
         """All members stop where they are: connections stay open, nothing is answered."""
         for each in self.members:
@@ -137,3 +203,8 @@ class Etcd:
 
 def _encode(text):
     return base64.b64encode(text.encode()).decode()
+
+
+def _range(prefix):
+    """All keys that begin with `prefix`."""
+    return {"key": _encode(prefix), "range_end": _encode(prefix[:-1] + chr(ord(prefix[-1]) + 1))}

@@ -5,7 +5,7 @@ Time is compared with time, never with a number: of two deployments that are str
 
 import functools
 import time
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import wait
 
 import pytest
 
@@ -23,18 +23,8 @@ LONG_LEASE = {"leader_lease_ttl": "60s"}
 RELAXED = {"durability": "relaxed", "relaxed_tail_time": "60s"}
 # For so long an answer is waited for that must not come.
 SILENCE_SECONDS = 1
-# More than a test has under way at once.
-CALLS = 16
 WRITER = (1, 1)
 VALUE = b"value" * 100
-
-
-@pytest.fixture
-def ask():
-    """Makes a call in the background and returns its future. Named before `start` by a test, so that the masters are
-    ended first, and with them the calls that wait."""
-    with ThreadPoolExecutor(CALLS) as threads:
-        yield threads.submit
 
 
 @pytest.fixture

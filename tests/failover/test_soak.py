@@ -1,5 +1,10 @@
-"""Hundreds of rounds with faults drawn by seed, for as long as MOONKEEPER_SOAK_SECONDS says; prints a table."""
+"""Hundreds of rounds with faults drawn by seed; prints a table.
 
+MOONKEEPER_FAULT_ROUNDS says how many rounds (200, with at least ten of each fault in NEW), MOONKEEPER_SOAK_SECONDS
+bounds them in time, MOONKEEPER_FAULT_OBJECTS says how many objects are read in a switchover under reads.
+"""
+
+import collections
 import itertools
 import os
 import random
@@ -8,6 +13,8 @@ import time
 import pytest
 
 import faults
+import handover_faults
+import log_faults
 from checker import summary
 from cluster import REFERENCE, kind_under_test
 from conftest import SEED
@@ -27,39 +34,87 @@ ANY = [
     faults.etcd_killed_2s,
     faults.etcd_leader_killed,
 ]
-if kind_under_test() == REFERENCE:
+OURS_ONLY = kind_under_test() != REFERENCE
+if not OURS_ONLY:
     ANY.remove(faults.switchover)
 RARE = [faults.etcd_away_20s, faults.etcd_killed_20s]
+# Faults of hand-overs and of the log, which only ours has: in turn, so that each has its rounds.
+NEW = [
+    handover_faults.aborted_handover,
+    log_faults.log_deleted,
+    handover_faults.stalled_target,
+    log_faults.etcd_restored,
+]
+NEW_OF_A_WORLD = 2
+LEAST_ROUNDS_OF_NEW = 10
 # A deployment, and what can happen to it. The long outages come with every third one.
 SCENES = [
     ({"etcd_size": 1}, ANY),
     ({"etcd_size": 3}, [*ANY, faults.etcd_leader_paused, faults.etcd_leader_killed]),
     (
         {"namespaces": True},
-        [faults.cut_from_etcd, faults.short_cut_from_etcd, faults.flapping_link, faults.standby_cut_from_etcd, *ANY],
+        [
+            faults.cut_from_etcd,
+            faults.short_cut_from_etcd,
+            faults.flapping_link,
+            faults.standby_cut_from_etcd,
+            faults.kill,
+            faults.terminate,
+        ],
     ),
+]
+# Deployments of raw clients, whose memory outlives them, with objects beyond what real clients could write: what has its
+# rounds there, and what comes between those.
+RAW_SETTINGS = {"clients": 0, "raw_clients": 2, "client_ttl": 3600, "inherited_client_ttl": "1h"}
+RAW_SCENES = [
+    (RAW_SETTINGS, [handover_faults.slow_removal] * 2, ANY),
+    (RAW_SETTINGS | {"default_kv_lease_ttl": "600s"}, [handover_faults.switchover_under_reads] * 2, [faults.kill, faults.switchover]),
 ]
 ROUNDS_OF_A_WORLD = 6
 
 
-@pytest.mark.soak
-def test_random_faults(start_world, soak_rounds):
-    end = time.monotonic() + float(os.environ.get("MOONKEEPER_SOAK_SECONDS", "60"))
-    failures = []
+def worlds():
+    """(settings, faults) of one deployment after the other, for ever."""
+    new = itertools.cycle(NEW)
     for number in itertools.count():
-        if time.monotonic() > end:
-            break
-        settings, choices = SCENES[number % len(SCENES)]
         seed = f"{SEED}-{number}"
         chance = random.Random(seed)
-        plan = chance.choices(choices, k=ROUNDS_OF_A_WORLD - 1) + [chance.choice(RARE if number % 3 == 0 else choices)]
-        world = start_world(seed=seed, **settings)
+        turn = number % (len(SCENES) + len(RAW_SCENES)) if OURS_ONLY else number % len(SCENES)
+        if turn >= len(SCENES):
+            settings, plan, choices = RAW_SCENES[turn - len(SCENES)]
+            plan = plan + chance.choices(choices, k=ROUNDS_OF_A_WORLD - len(plan))
+        else:
+            settings, choices = SCENES[turn]
+            plan = list(itertools.islice(new, NEW_OF_A_WORLD)) if OURS_ONLY else []
+            plan.append(chance.choice(RARE if number % 3 == 0 else choices))
+            plan += chance.choices(choices, k=ROUNDS_OF_A_WORLD - len(plan))
+        chance.shuffle(plan)
+        yield {"seed": seed, **settings}, plan, chance
+
+
+@pytest.mark.soak
+def test_random_faults(start_world, soak_rounds):
+    seconds = os.environ.get("MOONKEEPER_SOAK_SECONDS")
+    end = time.monotonic() + float(seconds) if seconds else float("inf")
+    wanted = int(os.environ.get("MOONKEEPER_FAULT_ROUNDS", "200"))
+    failures = []
+    for settings, plan, chance in worlds():
+        if time.monotonic() > end or len(soak_rounds) >= wanted:
+            break
+        world = start_world(**settings)
         for fault in plan:
             if time.monotonic() > end:
                 break
-            done = world.round(fault, warm_up=chance.uniform(0.3, 2.0))
+            text = f"world {settings['seed']}: {fault.__name__}"
+            try:
+                done = world.round(fault, warm_up=chance.uniform(0.3, 2.0))
+            except AssertionError as wrong:
+                # No primary serves again, or a master does not say what it has to.
+                failures.append(f"{text}: {wrong}\nlogs: {world.folder}")
+                print(failures[-1], flush=True)
+                break
             soak_rounds.append(done)
-            text = f"world {seed}: {fault.__name__}: {done.acknowledged} acknowledged, {done.silence:.2f} s silent"
+            text += f": {done.acknowledged} acknowledged, {done.silence:.2f} s silent"
             print(f"{text}, {summary(done.violations, 3)}", flush=True)
             if done.violations:
                 # What this world does from here on says nothing new.
@@ -68,3 +123,8 @@ def test_random_faults(start_world, soak_rounds):
         world.end()
     assert soak_rounds
     assert not failures, "\n".join(failures)
+    if OURS_ONLY and not seconds and wanted >= 200:
+        rounds = collections.Counter(each.fault for each in soak_rounds)
+        new = [*NEW, handover_faults.slow_removal, handover_faults.switchover_under_reads]
+        few = {each.__name__: rounds[each.__name__] for each in new if rounds[each.__name__] < LEAST_ROUNDS_OF_NEW}
+        assert not few, f"too few rounds: {few}"

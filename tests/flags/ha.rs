@@ -32,7 +32,13 @@ fn ha_error(more: &[&str]) -> String {
 fn replication_is_off_unless_asked_for() {
     assert_eq!(settings(&[]).ha, None);
     assert_eq!(settings(&["--enable_ha=false"]).ha, None);
-    for arg in ["--etcd_endpoints=a:1", "--peer_port=1", "--durability=relaxed", "--admin_token_file=x"] {
+    for arg in [
+        "--etcd_endpoints=a:1",
+        "--peer_port=1",
+        "--peer_token_file=x",
+        "--durability=relaxed",
+        "--admin_token_file=x",
+    ] {
         let warnings = warnings(&[arg]);
         assert!(warnings.len() == 1 && warnings[0].contains("--enable_ha"), "{arg}: {warnings:?}");
     }
@@ -45,6 +51,7 @@ fn defaults() {
     assert_eq!(ha.member_name, "box-50051");
     assert_eq!(ha.advertise, Advertise { host: Some("10.0.0.1".into()), rpc_port: 50051 });
     assert_eq!(ha.peer, Listen { host: "0.0.0.0".into(), port: 9005 });
+    assert_eq!(ha.peer_token_file, None);
     assert_eq!(ha.admin.listen, Listen { host: "127.0.0.1".into(), port: 9004 });
     assert_eq!((ha.admin.token_file, ha.admin.tls, ha.data_dir), (None, None, None));
     assert_eq!((ha.durability, ha.expired), (Durability::Strict, Expired::Keep));

@@ -5,7 +5,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
-use moonkeeper::master::http::{AdminView, Answer, BufferInfo, Health, Role, SegmentInfo, ViewError, server};
+use moonkeeper::engine::walk::Cursor;
+use moonkeeper::master::http::{
+    AdminView, Answer, BufferInfo, Health, KeysPiece, NotRemoved, Role, SegmentInfo, ViewError, server,
+};
 use moonkeeper::master::metrics::{Gauges, SegmentGauges};
 use moonkeeper::master::settings::HttpLimits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -65,10 +68,11 @@ impl AdminView for Store {
         Box::pin(async move { self.find(key) })
     }
 
-    fn keys_of_shard(&self, shard: usize) -> Answer<'_, Result<Option<Vec<u8>>, ViewError>> {
+    fn keys_from(&self, cursor: Cursor) -> Answer<'_, Result<Option<KeysPiece>, ViewError>> {
+        let shard = cursor.shard();
         let keys = self.objects.keys().filter(move |key| key.len() % 4 == shard);
         let lines: Vec<u8> = keys.flat_map(|key| [key.as_slice(), b"\n"].concat()).collect();
-        Box::pin(async move { Ok((shard < 4).then_some(lines)) })
+        Box::pin(async move { Ok((shard < 4).then(|| (lines, Cursor::of_shard(shard + 1)))) })
     }
 
     fn segments(&self) -> Answer<'_, Result<Vec<SegmentInfo>, ViewError>> {
@@ -90,7 +94,7 @@ impl AdminView for Store {
     }
 
     /// Pretends that one object has a lease.
-    fn remove_all(&self, force: bool) -> Answer<'_, Result<i64, ViewError>> {
+    fn remove_all(&self, force: bool) -> Answer<'_, Result<i64, NotRemoved>> {
         Box::pin(async move { Ok(if force { 2 } else { 1 }) })
     }
 }

@@ -5,12 +5,14 @@
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::rules::Rules;
 use moonkeeper::master::clock::Clock;
+use moonkeeper::master::current::Passage;
 use moonkeeper::master::handlers::{Handlers, Told};
-use moonkeeper::master::liveness::Liveness;
 use moonkeeper::master::metrics::Metrics;
 use moonkeeper::master::service::{MasterService, Replication};
 use moonkeeper::master::settings::ha::Durability;
+use moonkeeper::replication::liveness::Liveness;
 use moonkeeper::replication::replica::Replica;
+use moonkeeper::replication::term_guard::TermGuards;
 use moonkeeper::replication::time::{Monotonic, MonotonicClock};
 use moonkeeper::wire::functions::{Function, Rpc, rpc};
 use moonkeeper::wire::messages::{
@@ -24,19 +26,21 @@ use std::sync::Arc;
 /// Who calls.
 pub const CLIENT: Uuid = Uuid { first: 1, second: 2 };
 
-fn handlers(engine: &Arc<Engine>) -> Handlers {
+fn handlers(engine: &Arc<Engine>, passage: Passage, guards: TermGuards) -> Handlers {
     Handlers {
         engine: Arc::clone(engine),
         clock: Clock::start(),
         liveness: Arc::new(Liveness::new(10_000)),
         metrics: Metrics::new(),
         told: Told { fsdir: Vec::new(), enable_disk_eviction: true, quota_bytes: 0, max_retry_attempts: 10 },
+        passage,
+        guards,
     }
 }
 
 /// A service on this engine.
 pub fn on(engine: &Arc<Engine>) -> MasterService {
-    MasterService::new(handlers(engine), None)
+    MasterService::new(handlers(engine, Passage(None), TermGuards::opened()), None)
 }
 
 /// A service with a segment of a GiB.
@@ -50,12 +54,12 @@ pub fn service() -> MasterService {
 pub fn with_log(queue_bytes: usize) -> (MasterService, Arc<Replica>) {
     let replica = Replica::new(Rules::default(), queue_bytes);
     replica.gate.open_until(Monotonic(u64::MAX));
-    let replication = Replication {
-        replica: Arc::clone(&replica),
-        clock: MonotonicClock::start(),
-        durability: Durability::Strict,
-    };
-    (MasterService::new(handlers(&replica.engine), Some(replication)), replica)
+    replica.guards.open();
+    let clock = MonotonicClock::start();
+    let replication = Replication { replica: Arc::clone(&replica), clock, durability: Durability::Strict };
+    let passage = Passage(Some((Arc::clone(&replica), clock)));
+    let handlers = handlers(&replica.engine, passage, replica.guards.clone());
+    (MasterService::new(handlers, Some(replication)), replica)
 }
 
 /// The arguments of a call, encoded.

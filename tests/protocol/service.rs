@@ -3,7 +3,7 @@
 use moonkeeper::wire::frame::INVALID_RPC_ARGUMENTS;
 use moonkeeper::wire::functions::{Function, decode_request, encode_response, rpc};
 use moonkeeper::wire::messages::{KeyRequest, ReplicaDescriptor};
-use moonkeeper::wire::server::{Aside, BoxFuture, Outcome, Server, Service, Settings, Waited};
+use moonkeeper::wire::server::{Aside, BoxFuture, Failure, Outcome, Server, Service, Settings, Waited};
 use moonkeeper::wire::struct_pack::{Form, Map};
 use moonkeeper::wire::types::Expected;
 use std::net::SocketAddr;
@@ -49,7 +49,7 @@ impl Scripted {
 
     fn exist_key(&self, body: &[u8], waited: &mut Waited, out: &mut Vec<u8>) -> Outcome {
         let Ok(KeyRequest { key, .. }) = decode_request::<rpc::ExistKey>(body) else {
-            return Outcome::Error { code: INVALID_RPC_ARGUMENTS, message: "invalid rpc arg" };
+            return Outcome::Error(Failure { code: INVALID_RPC_ARGUMENTS, message: "invalid rpc arg" });
         };
         if key.starts_with(b"busy") && !*self.capacity.borrow() {
             out.extend_from_slice(b"thrown away");
@@ -78,7 +78,7 @@ impl Scripted {
                 encode_response::<rpc::ExistKey, _>(&Expected::Ok(true), out);
                 out.resize(out.len() + more as usize, 0);
                 at_work.fetch_sub(1, Ordering::Relaxed);
-                0
+                Ok(0)
             };
             let holds_back = key.starts_with(b"change");
             return Outcome::Aside(Box::new(Aside { work: Box::new(work), keeps: key.len(), holds_back }));
@@ -105,7 +105,7 @@ impl Service for Scripted {
                 encode_response::<rpc::GetReplicaListByRegex, _>(&Expected::Ok(found), out);
                 Outcome::Ready { depends_on: 0 }
             }
-            _ => Outcome::Error { code: INVALID_RPC_ARGUMENTS, message: "invalid rpc arg" },
+            _ => Outcome::Error(Failure { code: INVALID_RPC_ARGUMENTS, message: "invalid rpc arg" }),
         }
     }
 

@@ -105,7 +105,7 @@ pub fn each_example(mut visit: impl FnMut(LogTime, &Record<'_>)) {
     }
     visit(at.plus(8), &Record::ClearReplicas { object: object(107, 108), segment_name: b"segment" });
     visit(at.plus(8), &Record::Sweep { objects: &[ObjectId(5), ObjectId(6), ObjectId(2)] });
-    visit(at.plus(9), &Record::RemoveAll { shard: 255, force: true });
+    visit(at.plus(9), &Record::RemoveAll { from: ObjectId(3), up_to: ObjectId(4_099), force: true });
     let up_to = (LeaseBucket(26_562_500_000), ObjectId(99));
     visit(at.plus(9), &Record::Evict(EvictRule { up_to, soft_pinned: false }));
     visit(at.plus(9), &Record::Evict(EvictRule { up_to, soft_pinned: true }));
@@ -159,12 +159,14 @@ pub fn each_example(mut visit: impl FnMut(LogTime, &Record<'_>)) {
     let term = Record::NewTerm {
         term: Term(1234),
         primary: b"master-0",
+        boot_id: 0x1234_5678_9abc_def0,
         hold_until: at.plus(15_000),
         lease_ttl: 10_000,
+        leader_ttl: 5_000,
         kept_tasks: 10_000,
     };
     visit(at.plus(18), &term);
-    visit(at.plus(18), &Record::Resign { term: Term(1234) });
+    visit(at.plus(18), &Record::Resign { term: Term(1234), hold_until: LogTime(0) });
     visit(at.plus(19), &Record::Digest { digest: Digest(0x0102_0304_0506_0708) });
 }
 
@@ -242,7 +244,11 @@ pub fn random<R>(chance: &mut Chance, nth: usize, use_it: impl FnOnce(LogTime, &
         6 => Record::Remove { objects: &objects, source: sources[chance.below(4) as usize] },
         7 => Record::ClearReplicas { object: reference(chance), segment_name: &value },
         8 => Record::Sweep { objects: &ids },
-        9 => Record::RemoveAll { shard: number(chance) as u16, force: chance.percent(50) },
+        9 => Record::RemoveAll {
+            from: ObjectId(number(chance)),
+            up_to: ObjectId(number(chance)),
+            force: chance.percent(50),
+        },
         10 => Record::Evict(EvictRule {
             up_to: (LeaseBucket(number(chance)), ObjectId(number(chance))),
             soft_pinned: chance.percent(50),
@@ -291,11 +297,13 @@ pub fn random<R>(chance: &mut Chance, nth: usize, use_it: impl FnOnce(LogTime, &
         25 => Record::NewTerm {
             term: Term(number(chance)),
             primary: &key,
+            boot_id: number(chance),
             hold_until: time(chance),
             lease_ttl: number(chance),
+            leader_ttl: number(chance),
             kept_tasks: number(chance) as u32,
         },
-        26 => Record::Resign { term: Term(number(chance)) },
+        26 => Record::Resign { term: Term(number(chance)), hold_until: LogTime(number(chance)) },
         _ => Record::Digest { digest: Digest(chance.next()) },
     };
     assert_eq!(kind(&record), nth.min(KINDS - 1), "the random records are in the order of their kinds");

@@ -2,6 +2,8 @@
 //! the whole log (INV-4), all replicas are the same (INV-8), nobody speaks for a term that is over, and in the end the
 //! cluster works (INV-10).
 
+use std::time::Duration;
+
 use moonkeeper::engine::digest::Digest;
 use moonkeeper::engine::types::{LogTime, SequenceId, Term};
 use moonkeeper::replication::node::status::{Activity, NodeStatus, Role};
@@ -30,6 +32,13 @@ impl Sim {
             self.note(&format!("term {} begins", term.0));
             self.counts.terms += 1;
         }
+        for (id, client) in &news.expired {
+            self.counts.expired += 1;
+            self.model.expired(*client, *id);
+        }
+        if let Some(id) = news.evicted {
+            self.model.evicted(id);
+        }
         if news.frees {
             let checked = self.claims.check(&self.truth.engine, self.now, &self.truth.overwritten);
             self.expect(checked);
@@ -37,6 +46,9 @@ impl Sim {
         if news.batches.is_empty() {
             return;
         }
+        let checked = self.model.check(&self.truth);
+        self.expect(checked);
+        self.counts.certain += self.model.certain() as u64;
         let last = self.truth.last;
         let (reached, ahead): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.ahead).into_iter().partition(|ahead| ahead.applied <= last);
@@ -64,7 +76,7 @@ impl Sim {
         let Some(node) = &self.masters[index].node else { return };
         let sequencer = node.replica().engine.sequencer(LogTime(0));
         let (applied, digest, faults) =
-            (node.replica().engine.applied(), sequencer.digest(), sequencer.faults());
+            (node.replica().engine.applied(), sequencer.digest(), node.replica().engine.faults());
         drop(sequencer);
         if self.masters[index].compared == Some((applied.0, digest.0)) {
             return;
@@ -72,8 +84,13 @@ impl Sim {
         let NodeStatus { role, activity, term, .. } = node.status(now);
         let doubts = node.replica().engine.doubts();
         self.masters[index].compared = Some((applied.0, digest.0));
+        // What a corrupt primary wrote about its own state holds for no other.
+        let wrong_digests = self.truth.corruption;
+        if self.is_corrupt(index) {
+            return;
+        }
         let term = if role == Role::Primary { term } else { Term(self.masters[index].term) };
-        if faults > 0 || doubts.digest_mismatches > 0 || doubts.broken_chains > 0 {
+        if faults > 0 || (!doubts.is_empty() && !wrong_digests) {
             return self.fail(("INV-8", format!("m{index} at {applied:?}: {faults} faults, {doubts:?}")));
         }
         if role == Role::Primary || activity == Activity::Leaving {
@@ -107,6 +124,10 @@ impl Sim {
         let Some(end) = self.truth.elections.get(&term).copied() else {
             return self.fail(("INV-4", format!("m{index} leads in {term:?}, which nobody was elected for")));
         };
+        self.check_state(index, end);
+        if self.is_corrupt(index) {
+            return;
+        }
         if applied.0 != end.0 + 1 {
             let what = format!("m{index} was elected at {end:?} and is at {applied:?} with its first record");
             self.fail(("INV-4", what));
@@ -135,13 +156,24 @@ impl Sim {
         }
     }
 
+    /// A primary begins to hand over: the target has told lately that it is there.
+    pub fn check_target(&mut self, index: usize, target: &str) {
+        let (now, master) = (self.clock(index), &self.masters[index]);
+        let begins = master.node.as_ref().is_some_and(|node| node.brief().0 == Activity::HandingOver);
+        let heard = master.reports.get(target).map(|at| now.since(*at));
+        if begins && heard.is_none_or(|ago| ago > Duration::from_millis(2_100)) {
+            self.fail(("target", format!("m{index} hands over to {target}, last heard {heard:?} ago")));
+        }
+    }
+
     /// A master starts to serve: its first record is in the log, and all that it takes for durable is. Its first
     /// heartbeat may be on its way.
-    pub fn check_open(&mut self, replica: &Replica, term: Term) {
+    pub fn check_open(&mut self, replica: &Replica, term: Term, again: bool) {
         let (applied, durable) = (replica.engine.applied(), replica.gate.durable());
         let shared = self.truth.shared(term, applied);
         let ours = self.truth.term_of(shared) == Some(term);
-        if !ours || shared < durable || applied.0 > durable.0 + 1 {
+        // One that goes back to serving after a hand-over was given up may have more to write.
+        if !ours || shared < durable || (applied.0 > durable.0 + 1 && !again) {
             let what =
                 format!("opened in {term:?} at {applied:?}, {durable:?} durable, {shared:?} in the log");
             self.fail(("INV-4", what));
@@ -179,6 +211,11 @@ impl Sim {
         if told.and_then(|told| told.1).is_some_and(|reserved| reserved > shared) {
             broken.get_or_insert(("R3", what("a writer is told bytes whose reservation is not in the log")));
         }
+        // A successor takes a `Resign` that is the last record at its word, and waits for no reader.
+        let resigned = self.truth.term_of(self.truth.last) == Some(term) && self.truth.engine.resigned();
+        if resigned && !facts.promises.is_empty() {
+            broken.get_or_insert(("resign", what("a reader is promised bytes after the last record")));
+        }
         for (key, seen) in &facts.reads {
             let expected = self.truth.seen_at(key.as_bytes(), shared);
             if expected != *seen {
@@ -194,6 +231,10 @@ impl Sim {
                 self.claims.promised(*object, bytes.clone(), until);
             }
         }
+        let hosts = told.map(|told| told.0.bytes.iter().map(|bytes| bytes.endpoint().to_vec()).collect());
+        let uuid = self.clients[parked.client].uuid;
+        let at = (term, facts.applied);
+        self.model.answered(uuid, parked.number, &parked.reply, at, hosts.unwrap_or_default());
         if let Some((told, _)) = told {
             let checked = self.claims.told(self.now, told);
             self.expect(checked);

@@ -20,6 +20,13 @@ pub struct Bytes {
     mount: SegmentNumber,
 }
 
+impl Bytes {
+    /// Where transfers to them go.
+    pub fn endpoint(&self) -> &[u8] {
+        &self.endpoint
+    }
+}
+
 /// The bytes that a replica occupies.
 pub fn bytes_of(replica: &Replica, size: u64) -> Bytes {
     Bytes {

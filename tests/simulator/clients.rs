@@ -7,7 +7,7 @@ use moonkeeper::engine::record::ReplicationKind;
 use moonkeeper::engine::segment::SegmentSpec;
 use moonkeeper::engine::types::{ErrorCode, Uuid};
 
-use super::plan::{MASTERS, MS, SECOND};
+use super::plan::{MS, SECOND};
 use super::{Event, Sim};
 
 /// Memory that a client offers.
@@ -42,15 +42,51 @@ pub enum Op {
     Mount(Memory),
     Unmount(Uuid),
     Drain(Uuid),
-    Start { key: String, size: u64, upsert: bool, replicas: u64, group: Option<u64>, soft_pin: bool },
-    End { key: String, write: u64 },
-    Revoke { key: String, write: u64 },
+    Start {
+        key: String,
+        size: u64,
+        upsert: bool,
+        replicas: u64,
+        group: Option<u64>,
+        soft_pin: bool,
+    },
+    End {
+        key: String,
+        write: u64,
+    },
+    Revoke {
+        key: String,
+        write: u64,
+    },
     Get(Vec<String>),
     Exist(String),
-    Remove { keys: Vec<String>, force: bool },
-    RemoveAll { force: bool },
-    Copy { key: String, kind: ReplicationKind, target: String },
-    CopyEnd { key: String, kind: ReplicationKind, write: u64, revoke: bool },
+    Remove {
+        keys: Vec<String>,
+        force: bool,
+    },
+    RemoveAll {
+        force: bool,
+    },
+    /// By a pattern that matches all keys with this prefix.
+    RemoveMatching {
+        prefix: String,
+        force: bool,
+    },
+    /// Reads all keys with this prefix, by a pattern.
+    Search {
+        prefix: String,
+    },
+    Copy {
+        key: String,
+        kind: ReplicationKind,
+        target: String,
+    },
+    CopyEnd {
+        key: String,
+        kind: ReplicationKind,
+        write: u64,
+        revoke: bool,
+    },
 }
 
 impl std::fmt::Debug for Op {
@@ -69,6 +105,8 @@ impl std::fmt::Debug for Op {
             Op::Exist(key) => write!(f, "exist {key}"),
             Op::Remove { keys, force } => write!(f, "remove {} {force}", keys.join(",")),
             Op::RemoveAll { force } => write!(f, "remove all {force}"),
+            Op::RemoveMatching { prefix, force } => write!(f, "remove ^{prefix} {force}"),
+            Op::Search { prefix } => write!(f, "search ^{prefix}"),
             Op::Copy { key, kind, target } => write!(f, "{kind:?} {key} to {target}"),
             Op::CopyEnd { key, kind, write, revoke } => write!(f, "end {kind:?} {key} #{write} {revoke}"),
         }
@@ -78,7 +116,7 @@ impl std::fmt::Debug for Op {
 impl Op {
     /// Whether it may make records.
     pub fn changes(&self) -> bool {
-        !matches!(self, Op::Ping | Op::Get(_) | Op::Exist(_))
+        !matches!(self, Op::Ping | Op::Get(_) | Op::Exist(_) | Op::Search { .. })
     }
 
     /// About how many records it makes.
@@ -86,6 +124,7 @@ impl Op {
         match self {
             Op::Remount(all) => 1 + all.len(),
             Op::Remove { keys, .. } => keys.len(),
+            Op::RemoveMatching { .. } => 8,
             _ => 1,
         }
     }
@@ -140,6 +179,8 @@ pub struct Client {
     target: usize,
     call: Option<(u64, Op)>,
     writes: Vec<Write>,
+    /// It does nothing until then.
+    pub silent_until: u64,
     /// Keys that a call of this client may still write without its knowing: it keeps away from them.
     doubtful: BTreeSet<String>,
 }
@@ -157,6 +198,7 @@ impl Client {
             target: 0,
             call: None,
             writes: Vec::new(),
+            silent_until: 0,
             doubtful: BTreeSet::new(),
         };
         // Some only read and write.
@@ -167,12 +209,22 @@ impl Client {
         client
     }
 
+    /// Whether it offers memory.
+    pub fn has_memory(&self) -> bool {
+        !self.memory.is_empty()
+    }
+
+    /// Where transfers to its memory go.
+    pub fn endpoint(&self) -> String {
+        format!("host-{}", self.number)
+    }
+
     fn next_memory(&mut self) -> Memory {
         self.mounts += 1;
         Memory {
             id: Uuid { first: self.number * 1000 + self.mounts, second: 9 },
             name: format!("segment-{}", self.number % 4),
-            endpoint: format!("host-{}", self.number),
+            endpoint: self.endpoint(),
             base: 0x10_0000,
             size: self.segment,
         }
@@ -182,6 +234,10 @@ impl Client {
 impl Sim {
     fn key(&mut self) -> String {
         format!("k{}", self.chance.below(self.plan.keys))
+    }
+
+    pub fn prefix(&mut self) -> String {
+        format!("k{}", self.chance.below(10))
     }
 
     fn some_keys(&mut self) -> Vec<String> {
@@ -194,6 +250,10 @@ impl Sim {
         if self.now > self.plan.work_until || self.clients[client].call.is_some() {
             return;
         }
+        let silent = self.clients[client].silent_until.saturating_sub(self.now);
+        if silent > 0 {
+            return self.after(silent, Event::Step { client });
+        }
         let op = self.choose(client);
         self.next += 1;
         let number = self.next;
@@ -202,7 +262,11 @@ impl Sim {
             Op::End { write, .. } | Op::Revoke { write, .. } | Op::CopyEnd { write, .. } => {
                 self.claims.ended(*write);
             }
-            Op::Unmount(id) => self.clients[client].memory.retain(|memory| memory.id != *id),
+            Op::Unmount(id) => {
+                self.clients[client].memory.retain(|memory| memory.id != *id);
+                let uuid = self.clients[client].uuid;
+                self.model.give_up(uuid);
+            }
             _ => {}
         }
         self.clients[client].call = Some((number, op.clone()));
@@ -253,9 +317,11 @@ impl Sim {
                 Op::Copy { key, kind, target: format!("segment-{}", self.chance.below(4)) }
             }
             0..400 => Op::Exist(key),
-            400..800 => Op::Get(self.some_keys()),
-            800..860 => Op::Exist(key),
-            860..960 => Op::Remove { keys: self.some_keys(), force: self.chance.percent(25) },
+            400..780 => Op::Get(self.some_keys()),
+            780..840 => Op::Exist(key),
+            840..860 => Op::Search { prefix: self.prefix() },
+            860..940 => Op::Remove { keys: self.some_keys(), force: self.chance.percent(25) },
+            940..960 => Op::RemoveMatching { prefix: self.prefix(), force: self.chance.percent(25) },
             960..965 => Op::RemoveAll { force: self.chance.percent(20) },
             965..985 => self.change_memory(client),
             _ => Op::Ping,
@@ -311,7 +377,10 @@ impl Sim {
         match (&op, &reply) {
             (Op::Ping, Reply::Joined(joined)) => me.joined = *joined,
             (Op::Remount(_), Reply::Done) => me.joined = true,
-            (Op::Mount(memory), Reply::Done) => me.memory.push(memory.clone()),
+            (Op::Mount(memory), Reply::Done) => {
+                me.memory.push(memory.clone());
+                self.model.mounted(number);
+            }
             (Op::Drain(id), Reply::Done) => me.memory.retain(|memory| memory.id != *id),
             (Op::Start { key, .. }, Reply::Started) => {
                 me.writes.push(Write { number, key: key.clone(), copy: None, done_at, attempts: 0 });
@@ -343,20 +412,18 @@ impl Sim {
         self.after(wait, Event::Step { client });
     }
 
-    /// Reads who the primary is; without one, tries anybody.
+    /// Reads which master is the primary; without one, tries any.
     fn find_primary(&mut self, client: usize) {
         let key = KeyRange::key(self.keys.master_view());
-        let now = std::time::Duration::from_micros(self.now);
-        let found = match self.etcd.model.call(now, &Request::Get(Get::all(key))) {
+        let found = match self.by_hand(&Request::Get(Get::all(key))) {
             Ok(Response::Got { page, .. }) => page.entries.first().map(|entry| entry.value.clone()),
             _ => None,
         };
         let named = found.and_then(|address| {
             self.masters.iter().position(|master| address.starts_with(format!("{}:", master.name).as_bytes()))
         });
-        let anybody = self.chance.below(MASTERS as u64) as usize;
-        self.clients[client].target =
-            if self.chance.percent(85) { named.unwrap_or(anybody) } else { anybody };
+        let any = self.any_master();
+        self.clients[client].target = if self.chance.percent(85) { named.unwrap_or(any) } else { any };
         // Another primary asks for it anyway; one that came back does, too.
         self.clients[client].next_ping = self.now;
     }

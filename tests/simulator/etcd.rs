@@ -3,18 +3,26 @@
 use std::time::Duration;
 
 use moonkeeper::coordination::model::{Model, WatchId as ModelWatch};
-use moonkeeper::coordination::types::{Failure, KeyRange, Op, Request, WatchEvent, WatchRequest};
+use moonkeeper::coordination::types::{
+    Change, Failure, KeyRange, Op, Request, Response, WatchEvent, WatchRequest,
+};
 use moonkeeper::replication::node::{CallId, WatchId};
 
 use super::plan::{MS, SECOND};
 use super::truth::Cause;
 use super::{Event, Process, Sim};
 
-/// The model and who watches it.
+/// The model and its watchers.
 pub struct Etcd {
     pub model: Model,
-    /// The watch of whoever checks.
-    spy: ModelWatch,
+    /// The watch of the checks.
+    pub spy: ModelWatch,
+    /// It refuses writes and leases until then.
+    pub full_until: u64,
+    /// What was done to the log by hand and has to be undone.
+    pub damage: Option<super::damage::Damage>,
+    /// An earlier state, for a restore.
+    pub backup: Option<super::damage::Backup>,
     watches: Vec<Watch>,
     /// Bytes of batches as they were first sent: they never change (R5).
     sent: std::collections::BTreeMap<(u64, Vec<u8>), bytes::Bytes>,
@@ -33,13 +41,28 @@ impl Etcd {
         let mut model = Model::new();
         let everything = KeyRange::prefix("mooncake-store/");
         let spy = model.watch(WatchRequest { range: everything, from_revision: 1, deletions: true });
-        Self { model, spy, watches: Vec::new(), sent: Default::default() }
+        Self {
+            model,
+            spy,
+            full_until: 0,
+            damage: None,
+            backup: None,
+            watches: Vec::new(),
+            sent: Default::default(),
+        }
     }
 }
 
 impl Sim {
-    fn etcd_time(&self) -> Duration {
-        Duration::from_micros(self.now)
+    /// etcd's own clock.
+    pub fn etcd_time(&self) -> Duration {
+        Duration::from_micros(self.now * self.plan.etcd_rate / 1000)
+    }
+
+    /// Asks the model directly, without a network.
+    pub fn by_hand(&mut self, request: &Request) -> Result<Response, Failure> {
+        let now = self.etcd_time();
+        self.etcd.model.call(now, request)
     }
 
     /// How long a message to or from etcd takes.
@@ -75,8 +98,35 @@ impl Sim {
             let delay = self.hop() + self.chance.below(2 * SECOND);
             self.after(delay, Event::Arrive { from, call: None, request: request.clone() });
         }
-        let delay = self.hop();
+        let mut delay = self.hop();
+        if self.masters[from.master].slow_writes_until > self.now && self.is_batch(&request) {
+            delay += self.chance.below(500 * MS);
+        }
         self.after(delay, Event::Arrive { from, call: Some(call), request });
+    }
+
+    fn is_batch(&self, request: &Request) -> bool {
+        let Request::Txn(txn) = request else { return false };
+        txn.success.iter().any(|op| matches!(op, Op::Put { key, .. } if self.keys.batches().contains(key)))
+    }
+
+    /// How late an answer is on top of what is usual: as late as its caller still takes it.
+    fn lateness(&mut self, master: usize, request: &Request) -> u64 {
+        let timeout = self.plan.call_timeout.as_micros() as u64;
+        let late = timeout / 2 + self.chance.below(timeout * 45 / 100);
+        let keep_alive = matches!(request, Request::LeaseKeepAlive { .. });
+        if keep_alive && self.masters[master].late_keep_alives_until > self.now {
+            return late;
+        }
+        if !self.masters[master].relapses || !self.is_batch(request) {
+            return 0;
+        }
+        // It loses the lease and leads again before it hears what became of this write.
+        self.masters[master].relapses = false;
+        self.masters[master].slow_writes_until = self.now + 2 * timeout;
+        let soon = self.chance.below(20 * MS);
+        self.after(soon, Event::Revoke);
+        late
     }
 
     /// R5: whatever is sent again has the same bytes.
@@ -96,7 +146,13 @@ impl Sim {
     /// A request is carried out. Requests that a process sent go on when it is dead.
     pub fn arrive(&mut self, from: Process, call: Option<CallId>, request: &Request) {
         let refused = self.plan.refused;
-        let result = if matches!(request, Request::Txn(_)) && self.odds(refused) {
+        let grows = match request {
+            Request::Txn(txn) => txn.success.iter().any(|op| matches!(op, Op::Put { .. })),
+            Request::LeaseGrant { .. } => true,
+            _ => false,
+        };
+        let full = grows && self.etcd.full_until > self.now;
+        let result = if full || matches!(request, Request::Txn(_)) && self.odds(refused) {
             Err(Failure::Refused("no space".into()))
         } else {
             let now = self.etcd_time();
@@ -113,16 +169,18 @@ impl Sim {
         if self.is_cut(from.master) || self.odds(lost) {
             return;
         }
-        let delay = self.hop();
+        let delay = self.hop() + self.lateness(from.master, request);
         self.after(delay, Event::Answer { to: from, call, result });
     }
 
     /// Leases end while time passes.
     pub fn expire_leases(&mut self, until: u64) {
+        let rate = self.plan.etcd_rate;
         while let Some(expiry) = self.etcd.model.next_expiry()
-            && expiry <= Duration::from_micros(until)
+            && expiry <= Duration::from_micros(until * rate / 1000)
         {
-            self.now = self.now.max(expiry.as_micros() as u64);
+            let at = (expiry.as_micros() as u64 * 1000).div_ceil(rate);
+            self.now = self.now.max(at).min(until.max(self.now));
             self.etcd.model.advance(expiry);
             self.look(Cause::Time);
         }
@@ -133,13 +191,39 @@ impl Sim {
         while let Some(event) = self.etcd.model.poll(self.etcd.spy) {
             let WatchEvent::Changes { changes, .. } = event else { continue };
             for change in &changes {
-                let checked = self.truth.changed(self.now, change, cause);
+                if cause == Cause::Hand {
+                    continue;
+                }
+                let checked = if self.is_restored() {
+                    self.check_restored(change)
+                } else {
+                    self.truth.changed(self.now, change, cause)
+                };
                 self.expect(checked);
             }
         }
         self.log_grew();
         for index in 0..self.etcd.watches.len() {
             self.tell(index);
+        }
+    }
+
+    /// No master takes a store that was restored from a backup for the log that it knows.
+    fn check_restored(&self, change: &Change) -> Result<(), (&'static str, String)> {
+        match change {
+            Change::Put(entry) if self.keys.batches().contains(&entry.key) => {
+                Err(("history", "a batch was written to a restored store whose log is shorter".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// All connections to etcd break.
+    pub fn break_watches(&mut self) {
+        for Watch { of, watch, .. } in self.etcd.watches.clone() {
+            self.end_watch(of, watch);
+            let event = WatchEvent::Broken("connection reset".into());
+            self.after(1, Event::WatchTells { to: of, watch, event });
         }
     }
 

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use moonkeeper::coordination::types::{LeaseId, Request};
+use moonkeeper::replication::node::status::Activity;
 use moonkeeper::replication::node::{HandoverId, Input};
 
-use super::plan::{Fault, MASTERS, MS, SECOND};
+use super::plan::{Fault, MS, SECOND};
 use super::truth::Cause;
 use super::{Event, Sim};
 
@@ -17,6 +18,13 @@ impl Sim {
         }
         let next = self.plan.fault_every / 4 + self.chance.below(self.plan.fault_every * 3 / 2);
         self.after(next, Event::Fault);
+        // One mistake at a time: a log that is gone while all masters are cannot be told from a new one.
+        if self.is_damaged() {
+            return;
+        }
+        if self.chance.percent(20) {
+            self.back_up();
+        }
         let total: u64 = self.plan.faults.iter().map(|(_, weight)| weight).sum();
         if total == 0 {
             return;
@@ -35,13 +43,24 @@ impl Sim {
         }
     }
 
-    /// Mostly whoever leads.
+    /// Any master.
+    pub fn any_master(&mut self) -> usize {
+        self.chance.below(self.masters.len() as u64) as usize
+    }
+
+    /// Mostly the leader.
     fn victim(&mut self) -> usize {
-        let anybody = self.chance.below(MASTERS as u64) as usize;
+        let any = self.any_master();
         match self.leader() {
             Some(leader) if self.chance.percent(60) => leader,
-            _ => anybody,
+            _ => any,
         }
+    }
+
+    /// A master that does not lead.
+    fn standby(&mut self, leader: usize) -> usize {
+        let count = self.masters.len();
+        (leader + 1 + self.chance.below(count as u64 - 1) as usize) % count
     }
 
     /// Short, middling or long.
@@ -59,6 +78,7 @@ impl Sim {
         let (victim, long) = (self.victim(), self.while_());
         let alive = self.masters[victim].node.is_some();
         let awake = alive && !self.masters[victim].paused;
+        self.watchdog.trouble(self.now);
         match fault {
             Fault::Kill if alive => {
                 self.note(&format!("m{victim} is killed"));
@@ -66,12 +86,12 @@ impl Sim {
             }
             Fault::Pause if awake => {
                 self.note(&format!("m{victim} pauses for {long}"));
-                self.masters[victim].paused = true;
-                self.after(long, Event::Resume { master: victim });
+                self.pause(victim, long);
             }
             Fault::Cut => self.cut(victim, long),
-            Fault::Away => (0..MASTERS).for_each(|master| self.cut(master, long)),
+            Fault::Away => (0..self.masters.len()).for_each(|master| self.cut(master, long)),
             Fault::Stall => {
+                self.watchdog.trouble(self.now + long);
                 self.note(&format!("watches of m{victim} stall for {long}"));
                 self.masters[victim].stalled_until = self.now + long;
                 self.after(long, Event::Unstall { master: victim });
@@ -79,27 +99,24 @@ impl Sim {
             Fault::Compact => {
                 let kept = self.chance.below(4);
                 let revision = self.etcd.model.revision().saturating_sub(kept);
-                let now = Duration::from_micros(self.now);
-                let done = self.etcd.model.call(now, &Request::Compact { revision }).is_ok();
+                let done = self.by_hand(&Request::Compact { revision }).is_ok();
                 self.note(&format!("compacted to {revision}: {done}"));
                 self.look(Cause::Transaction);
             }
             Fault::WrongDeath => {
-                let standby = self.chance.below(MASTERS as u64) as usize;
+                let standby = self.any_master();
                 if let Some(peer) = self.masters[standby].followed.clone() {
                     let to = self.process(standby);
                     self.after(0, Event::Dead { to, boot: peer.boot_id, lease: peer.lease });
                 }
             }
             Fault::Switchover if awake => {
-                let to = self.chance.percent(50).then(|| format!("m{}", self.chance.below(MASTERS as u64)));
-                self.note(&format!("m{victim} is asked to hand over to {to:?}"));
-                self.next += 1;
-                let id = HandoverId(self.next);
-                self.input(victim, Input::Switchover { id, to });
+                let to = self.chance.percent(50).then(|| format!("m{}", self.any_master()));
+                self.switch_over(victim, to);
             }
             Fault::Stop if awake => {
                 self.note(&format!("m{victim} is asked to stop"));
+                self.handover_takes(0);
                 self.input(victim, Input::Stop);
             }
             Fault::Usurp => {
@@ -114,37 +131,140 @@ impl Sim {
             Fault::Blind => {
                 let (leader, ttl) = (self.leader(), self.plan.leader_ttl.as_micros() as u64);
                 if let (Some(leader), Some((_, lease))) = (leader, self.truth.leader) {
-                    let standby = (leader + 1 + self.chance.below(MASTERS as u64 - 1) as usize) % MASTERS;
+                    let standby = self.standby(leader);
                     self.revoke(lease);
                     // It sees the key go, and no more than that.
                     let long = 2 * ttl;
+                    self.watchdog.trouble(self.now + 4 * self.plan.delay + 4 * ttl);
                     self.after(4 * self.plan.delay, Event::Cut { master: standby, long });
                     self.after(4 * self.plan.delay + ttl + ttl / 2, Event::Unblind { master: standby });
                 }
             }
-            Fault::Revoke => {
-                if let Some((_, lease)) = self.truth.leader {
-                    self.revoke(lease);
+            Fault::Revoke => self.revoke_leader(),
+            Fault::StalledTarget => {
+                if let Some(leader) = self.leader().filter(|leader| !self.masters[*leader].paused) {
+                    let (target, stale) = (self.standby(leader), self.chance.percent(30));
+                    let name = Some(format!("m{target}"));
+                    // Longer than a target may take, or shorter.
+                    let least = if self.chance.percent(50) { 2_200 * MS } else { 1_000 * MS };
+                    let long = least + self.chance.below(SECOND);
+                    self.handover_takes(long + 3 * SECOND);
+                    // The record that follows a `Resign` takes its time.
+                    self.masters[leader].slow_writes_until = self.now + 6 * SECOND;
+                    if self.masters[target].node.is_some() {
+                        self.pause(target, long);
+                    }
+                    if stale {
+                        // By then it has not been heard from for a while.
+                        self.masters[target].disconnected_until = self.now + long + SECOND;
+                        self.after(2_500 * MS, Event::Switchover { master: leader, to: name });
+                    } else {
+                        self.switch_over(leader, name);
+                    }
                 }
             }
-            Fault::Kill | Fault::Pause | Fault::Switchover | Fault::Stop => {}
+            Fault::Disconnect => {
+                if let Some(leader) = self.leader() {
+                    let standby = self.standby(leader);
+                    self.lose_peer(standby);
+                }
+            }
+            Fault::Silence => {
+                let client = self.chance.below(self.clients.len() as u64) as usize;
+                let deadline = self.plan.client_ttl.max(self.plan.inherited_ttl) * MS;
+                let long = deadline / 2 + self.chance.below(3 * deadline);
+                self.note(&format!("c{client} is silent for {long}"));
+                self.clients[client].silent_until = self.now + long;
+            }
+            Fault::NoSpace => {
+                self.note(&format!("etcd has no space for {long}"));
+                self.etcd.full_until = self.now + long;
+                self.watchdog.trouble(self.now + long);
+            }
+            Fault::LeaseEdge => {
+                if let Some(leader) = self.leader() {
+                    let (ttl, interval) = (self.plan.leader_ttl, self.plan.keep_alive.as_micros() as u64);
+                    let answered = interval * 11 / 10 + 4 * self.plan.delay;
+                    self.note(&format!("m{leader} hears late of its lease"));
+                    self.masters[leader].late_keep_alives_until = self.now + answered;
+                    let long = 2 * ttl.as_micros() as u64;
+                    self.watchdog.trouble(self.now + answered + long);
+                    self.after(answered, Event::Cut { master: leader, long });
+                }
+            }
+            Fault::Relapse => {
+                if let Some(leader) = self.leader() {
+                    let long = (2 * self.plan.call_timeout).as_micros() as u64 + 2 * SECOND;
+                    let others: Vec<usize> =
+                        (0..self.masters.len()).filter(|other| *other != leader).collect();
+                    others.into_iter().for_each(|other| self.cut(other, long));
+                    self.masters[leader].relapses = true;
+                }
+            }
+            Fault::Damage => self.damage_log(),
+            Fault::Restore => self.restore(),
+            Fault::Corrupt if alive => self.corrupt(victim),
+            Fault::Kill | Fault::Pause | Fault::Switchover | Fault::Stop | Fault::Corrupt => {}
+        }
+    }
+
+    /// A process does nothing for a while.
+    fn pause(&mut self, master: usize, long: u64) {
+        self.note(&format!("m{master} pauses for {long}"));
+        self.masters[master].paused = true;
+        self.watchdog.trouble(self.now + long);
+        self.after(long, Event::Resume { master });
+    }
+
+    /// An operator asks for another primary.
+    pub fn switch_over(&mut self, master: usize, to: Option<String>) {
+        if self.masters[master].paused || self.masters[master].node.is_none() {
+            return;
+        }
+        self.note(&format!("m{master} is asked to hand over to {to:?}"));
+        self.next += 1;
+        let id = HandoverId(self.next);
+        self.handover_takes(0);
+        let before = self.masters[master].node.as_ref().map(|node| node.brief().0);
+        self.input(master, Input::Switchover { id, to: to.clone() });
+        if let Some(name) = to
+            && before == Some(Activity::Serving)
+        {
+            self.check_target(master, &name);
+        }
+    }
+
+    /// A hand-over may close the port until all its deadlines have passed.
+    fn handover_takes(&mut self, stalled: u64) {
+        let limit = self.plan.handover_timeout.max(Duration::from_micros(stalled));
+        let until = self.now + (limit + 2 * self.plan.call_timeout).as_micros() as u64;
+        self.watchdog.trouble(until);
+    }
+
+    /// The leader's lease is revoked.
+    pub fn revoke_leader(&mut self) {
+        if let Some((_, lease)) = self.truth.leader
+            && !self.calm
+        {
+            self.watchdog.trouble(self.now);
+            self.revoke(lease);
         }
     }
 
     fn revoke(&mut self, lease: LeaseId) {
-        self.note("somebody revokes the leader's lease");
-        let now = Duration::from_micros(self.now);
-        let _ = self.etcd.model.call(now, &Request::LeaseRevoke { lease });
+        self.note("another etcd client revokes the leader's lease");
+        let _ = self.by_hand(&Request::LeaseRevoke { lease });
         self.look(Cause::Revocation);
     }
 
-    /// The next leader is cut off and taken for dead, and so is everybody but the one who knows nothing of it.
+    /// The next leader is cut off and taken for dead, and so is every master but the one that knows nothing of it.
     pub fn unblind(&mut self, standby: usize) {
         let (leader, ttl) = (self.leader(), self.plan.leader_ttl.as_micros() as u64);
         if self.calm || leader == Some(standby) {
             return;
         }
-        (0..MASTERS).filter(|master| *master != standby).for_each(|master| self.cut(master, 2 * ttl));
+        let others: Vec<usize> = (0..self.masters.len()).filter(|master| *master != standby).collect();
+        others.into_iter().for_each(|master| self.cut(master, 2 * ttl));
         self.masters[standby].cut_until = self.now;
         self.after(0, Event::Unstall { master: standby });
         if let Some((_, lease)) = self.truth.leader {
@@ -158,6 +278,7 @@ impl Sim {
             return;
         }
         self.masters[master].cut_until = self.now + long;
+        self.watchdog.trouble(self.now + long);
         self.after(long, Event::Unstall { master });
     }
 
@@ -165,9 +286,12 @@ impl Sim {
     pub fn calm_down(&mut self) {
         self.note("calm");
         self.calm = true;
-        for master in 0..MASTERS {
+        self.mend();
+        self.etcd.full_until = self.now;
+        for master in 0..self.masters.len() {
             self.masters[master].cut_until = self.now;
             self.masters[master].stalled_until = self.now;
+            self.masters[master].relapses = false;
             self.after(0, Event::Resume { master });
             self.after(1, Event::Unstall { master });
         }

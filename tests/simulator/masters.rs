@@ -1,16 +1,25 @@
-//! Masters: a process with a clock of its own, its role, and whoever carries its commands out.
+//! Masters: a process with a clock of its own, its role, and what carries its commands out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use moonkeeper::coordination::types::{Op, Request};
+use moonkeeper::coordination::types::{Op as EtcdOp, Request};
 use moonkeeper::engine::types::{LogTime, Term};
-use moonkeeper::replication::node::{Addresses, BootId, CallId, Command, Input, Node, Peer, Settings, TICK};
+use moonkeeper::replication::history::History;
+use moonkeeper::replication::liveness::Liveness;
+use moonkeeper::replication::node::{
+    Addresses, BootId, CallId, Command, HandoverError, Input, Node, Peer, Settings, TICK, WatchId,
+};
 use moonkeeper::replication::time::Monotonic;
 
 use super::chance::Chance;
+use super::clients::Op;
 use super::plan::{MS, SECOND};
 use super::serving::Server;
 use super::{Event, Process, Sim};
+
+/// How long calls have to end when the port is closed.
+const DRAIN: u64 = 2 * SECOND;
 
 /// A master.
 pub struct Master {
@@ -27,15 +36,35 @@ pub struct Master {
     pub cut_until: u64,
     /// Its watches say nothing until then.
     pub stalled_until: u64,
+    /// Answers to its keep-alives are as late as it takes them, until then.
+    pub late_keep_alives_until: u64,
+    /// It loses its lease when its next batch has reached etcd.
+    pub relapses: bool,
+    /// Its batches are slow to reach etcd until then.
+    pub slow_writes_until: u64,
     /// Calls that it waits for.
     pub waiting: BTreeSet<CallId>,
     pub server: Option<Server>,
+    /// Client deadlines of the last term that it served in.
+    pub deadlines: Option<(Term, Arc<Liveness>)>,
     pub followed: Option<Peer>,
     /// The term that it last led in.
     pub term: u64,
     next_report: u64,
+    /// It has no connection to the primary until then.
+    pub disconnected_until: u64,
+    /// When standbys last reported to it.
+    pub reports: BTreeMap<String, Monotonic>,
+    next_told: u64,
+    /// What its data directory says of the log.
+    saved: Option<History>,
+    next_save: u64,
+    /// A call that outlived its connection.
+    pub straggler: Option<super::straggler::Straggler>,
     /// What was compared last.
     pub compared: Option<(u64, u64)>,
+    /// Its state is not what the log says.
+    pub corruption: Option<super::corruption::Corruption>,
     /// How its role was last told.
     told: String,
 }
@@ -51,12 +80,23 @@ impl Master {
             inbox: Vec::new(),
             cut_until: 0,
             stalled_until: 0,
+            late_keep_alives_until: 0,
+            relapses: false,
+            slow_writes_until: 0,
             waiting: BTreeSet::new(),
             server: None,
+            deadlines: None,
             followed: None,
             term: 0,
             next_report: 0,
+            disconnected_until: 0,
+            reports: BTreeMap::new(),
+            next_told: 0,
+            saved: None,
+            next_save: 0,
+            straggler: None,
             compared: None,
+            corruption: None,
             told: String::new(),
         }
     }
@@ -64,7 +104,7 @@ impl Master {
 
 impl Sim {
     /// Which boot id a process has: no two have the same.
-    fn boot_id(process: Process) -> BootId {
+    pub fn boot_id(process: Process) -> BootId {
         BootId(process.boot * 10 + process.master as u64)
     }
 
@@ -83,6 +123,11 @@ impl Sim {
         if self.masters[index].node.is_some() {
             return;
         }
+        // A process that knows nothing cannot tell a log that was shortened by hand.
+        if self.is_damaged() {
+            return self.after(100 * MS, Event::Boot { master: index });
+        }
+        self.watchdog.trouble(self.now);
         self.masters[index].boot += 1;
         let process = self.process(index);
         let address = |kind: &str| format!("{}:{kind}", self.masters[index].name);
@@ -92,7 +137,7 @@ impl Sim {
             peer: address("peer"),
             admin: address("admin"),
         };
-        // Nobody's wall clock is right.
+        // No wall clock is right.
         let wall = 1_700_000_000_000 + self.chance.below(4_000_000_000);
         let settings = Settings {
             name: self.masters[index].name.clone(),
@@ -103,11 +148,12 @@ impl Sim {
             leader_ttl: self.plan.leader_ttl,
             keep_alive: self.plan.keep_alive,
             call_timeout: self.plan.call_timeout,
-            handover_timeout: self.plan.call_timeout * 3,
+            handover_timeout: self.plan.handover_timeout,
             rules: self.plan.rules.clone(),
             queue_bytes: self.plan.queue_bytes,
             wall: LogTime(wall),
             seed: self.chance.next(),
+            history: self.masters[index].saved.filter(|_| self.plan.data_dir),
         };
         self.note(&format!("m{index} boots as {}", process.boot));
         let node = Node::new(settings, self.clock(index));
@@ -128,6 +174,8 @@ impl Sim {
         master.waiting.clear();
         master.server = None;
         master.followed = None;
+        master.straggler = None;
+        master.reports.clear();
         // Connections to it break.
         let inbox = std::mem::take(&mut master.inbox);
         master.boot += 1;
@@ -137,6 +185,7 @@ impl Sim {
             }
         }
         let boot = Self::boot_id(process);
+        self.disconnect(index, boot);
         for other in 0..self.masters.len() {
             let follows = self.masters[other].followed.clone().filter(|peer| peer.boot_id == boot);
             if let Some(peer) = follows
@@ -148,6 +197,7 @@ impl Sim {
             }
         }
         let delay = 200 * MS + self.chance.below(4 * SECOND);
+        self.watchdog.trouble(self.now + delay);
         self.after(delay, Event::Boot { master: index });
     }
 
@@ -171,6 +221,8 @@ impl Sim {
             Event::Tick(_) => {
                 self.input(index, Input::Tick);
                 self.report(index);
+                self.tell_standbys(index);
+                self.save_history(index);
                 if self.masters[index].node.is_some() && self.process(index) == process {
                     self.after(TICK.as_micros() as u64, Event::Tick(process));
                 }
@@ -188,8 +240,27 @@ impl Sim {
             Event::WatchTells { watch, event, .. } => self.input(index, Input::Watch { watch, event }),
             Event::Opened { serial, .. } => self.opened(index, serial),
             Event::Closing { .. } => self.closing(index),
-            Event::Closed { .. } => self.input(index, Input::Closed { quiet: true }),
+            Event::Closed { since, .. } => {
+                let node = self.masters[index].node.as_ref();
+                let quiet = node.is_some_and(|node| node.replica().guards.is_drained());
+                if !quiet && self.now < since + DRAIN {
+                    let delay = 50 * MS;
+                    return self.after(delay, Event::Closed { to: process, since });
+                }
+                self.input(index, Input::Closed { quiet });
+            }
+            Event::Flush { replica, clock, .. } => self.flush_leases(index, &replica, clock),
+            Event::Straggle { .. } => self.straggle(index),
+            Event::Gone { name, boot, .. } => {
+                self.masters[index].reports.remove(&name);
+                self.input(index, Input::PeerGone { name, boot_id: boot });
+            }
+            Event::Told { boot, term, log, durable, sent_ms, .. } => {
+                self.input(index, Input::PrimaryTold { boot_id: boot, term, log, durable, sent_ms });
+            }
             Event::Report { name, boot, applied, .. } => {
+                let now = self.clock(index);
+                self.masters[index].reports.insert(name.clone(), now);
                 self.input(index, Input::PeerReport { name, boot_id: boot, applied });
             }
             Event::Dead { boot, lease, .. } => {
@@ -197,9 +268,24 @@ impl Sim {
                 self.input(index, Input::PeerDead { boot_id: boot, lease });
             }
             Event::Upkeep { serial, .. } => self.upkeep(index, serial),
-            Event::Call { client, number, op, .. } => self.called(index, client, number, op),
+            Event::Call { client, number, op, .. } => self.serve(index, client, number, op),
             _ => {}
         }
+    }
+
+    /// A client's call reaches a master.
+    fn serve(&mut self, index: usize, client: usize, number: u64, op: Op) {
+        let uuid = self.clients[client].uuid;
+        let server = self.masters[index].server.as_ref().filter(|server| server.open);
+        let Some((replica, term)) = server.map(|server| (Arc::clone(&server.replica), server.term)) else {
+            return self.called(index, client, number, op);
+        };
+        if matches!(op, Op::Ping | Op::Remount(_)) {
+            self.watchdog.heard(uuid, term);
+        }
+        let before = replica.engine.applied();
+        self.called(index, client, number, op.clone());
+        self.model.called(uuid, number, &op, (before, replica.engine.applied()));
     }
 
     /// Tells the role of a master something.
@@ -229,14 +315,21 @@ impl Sim {
             self.masters[index].told = told;
         }
         let mut stopped = false;
-        for command in commands {
+        let ended = |watch: WatchId| {
+            commands.iter().any(|command| matches!(command, Command::Unwatch { watch: of } if *of == watch))
+        };
+        let ended: Vec<bool> = commands
+            .iter()
+            .map(|command| matches!(command, Command::Watch { watch, .. } if ended(*watch)))
+            .collect();
+        for (command, ended) in commands.into_iter().zip(ended) {
             match command {
                 Command::Call { call, request, timeout } => {
                     self.note(&format!("m{index} #{} {}", call.0, brief_request(&request)));
                     self.ask(process, call, request, timeout);
                 }
                 Command::Watch { watch, request } => {
-                    if request.range == self.keys.batches() {
+                    if request.range == self.keys.batches() && !ended {
                         self.check_watch(index, status.applied, request.from_revision);
                     }
                     let delay = self.plan.delay;
@@ -248,10 +341,16 @@ impl Sim {
                     let delay = self.chance.below(30 * MS);
                     self.after(delay, Event::Closing { to: process });
                 }
+                Command::FlushLeases { replica, clock, .. } => {
+                    let delay = self.chance.below(20 * MS);
+                    self.after(delay, Event::Flush { to: process, replica, clock });
+                }
+                Command::Discard(replica) => drop(replica),
                 Command::FollowPeer(peer) => self.masters[index].followed = peer,
                 Command::HandedOver { id, result } => {
                     self.note(&format!("m{index} hand-over {}: {result:?}", id.0));
                     self.counts.handed_over += u64::from(result.is_ok());
+                    self.counts.given_up += u64::from(matches!(result, Err(HandoverError::Failed(_))));
                 }
                 Command::Stopped => stopped = true,
             }
@@ -264,12 +363,12 @@ impl Sim {
         }
     }
 
-    /// A standby tells whom it follows how far it is.
+    /// A standby tells the primary how far it is.
     fn report(&mut self, index: usize) {
         let now = self.now;
         let master = &mut self.masters[index];
         let (Some(node), Some(peer)) = (&master.node, &master.followed) else { return };
-        if now < master.next_report {
+        if now < master.next_report || now < master.disconnected_until {
             return;
         }
         master.next_report = now + 60 * MS;
@@ -284,7 +383,52 @@ impl Sim {
         }
     }
 
-    /// Who leads in etcd, if its process is there.
+    /// The connection of a standby to the primary ends.
+    pub fn disconnect(&mut self, index: usize, boot: BootId) {
+        let name = self.masters[index].name.clone();
+        for other in (0..self.masters.len()).filter(|other| *other != index) {
+            let (to, delay) = (self.process(other), self.chance.below(20 * MS));
+            self.after(delay, Event::Gone { to, name: name.clone(), boot });
+        }
+    }
+
+    /// A primary tells its standbys how far its log is durable.
+    fn tell_standbys(&mut self, index: usize) {
+        let Some(node) = &self.masters[index].node else { return };
+        let leads =
+            node.status(self.clock(index)).role == moonkeeper::replication::node::status::Role::Primary;
+        if !leads || self.now < self.masters[index].next_told {
+            return;
+        }
+        let Some(log) = node.log() else { return };
+        let (term, durable) = (node.brief().1, node.replica().gate.durable());
+        let boot = Self::boot_id(self.process(index));
+        self.masters[index].next_told = self.now + SECOND;
+        for other in 0..self.masters.len() {
+            let master = &self.masters[other];
+            let connected = self.now >= master.disconnected_until;
+            if connected && master.followed.as_ref().is_some_and(|peer| peer.boot_id == boot) {
+                let (to, delay) = (self.process(other), self.plan.delay);
+                let sent_ms = self.clock(index).0 / 1000;
+                self.after(delay, Event::Told { to, boot, term, log, durable, sent_ms });
+            }
+        }
+    }
+
+    /// What a master knows of the log goes to its data directory each second.
+    fn save_history(&mut self, index: usize) {
+        let now = self.now;
+        let clock = self.clock(index);
+        let master = &mut self.masters[index];
+        if let Some(node) = &master.node
+            && now >= master.next_save
+        {
+            master.next_save = now + SECOND;
+            master.saved = node.status(clock).history;
+        }
+    }
+
+    /// The leader in etcd, if its process is there.
     pub fn leader(&self) -> Option<usize> {
         let (Term(term), _) = self.truth.leader?;
         (0..self.masters.len()).find(|index| {
@@ -312,9 +456,9 @@ fn brief_request(request: &Request) -> String {
             let mut text = String::from("txn");
             for op in &txn.success {
                 let key = match op {
-                    Op::Put { key, .. } => key,
-                    Op::Delete(range) => &range.start,
-                    Op::Get(get) => &get.range.start,
+                    EtcdOp::Put { key, .. } => key,
+                    EtcdOp::Delete(range) => &range.start,
+                    EtcdOp::Get(get) => &get.range.start,
                 };
                 let key = String::from_utf8_lossy(key);
                 text.push(' ');

@@ -9,32 +9,40 @@ mod chance;
 mod check;
 mod claims;
 mod clients;
+mod corruption;
+mod damage;
 mod etcd;
+mod event;
 mod faults;
 mod masters;
+mod model;
 mod plan;
+mod searches;
 mod serving;
+mod straggler;
 mod truth;
+mod watchdog;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use moonkeeper::coordination::types::{Failure, LeaseId, Request, Response, WatchEvent, WatchRequest};
 use moonkeeper::engine::types::SequenceId;
 use moonkeeper::replication::keys::Keys;
-use moonkeeper::replication::node::{BootId, CallId, WatchId};
 
 use chance::Chance;
 use claims::Claims;
-use clients::{Client, Op, Reply};
+use clients::{Client, Reply};
 use etcd::Etcd;
+pub use event::{Counts, Event, Process};
 use masters::Master;
-use plan::{MASTERS, Plan};
+use model::KeyModel;
+use plan::Plan;
 use truth::Truth;
+use watchdog::Watchdog;
 
-/// No run has nearly as many events: whoever has goes round in circles.
+/// No run has nearly as many events: one that has goes round in circles.
 const MOST_EVENTS: u64 = 500_000;
 
 /// What was found to be wrong.
@@ -56,123 +64,6 @@ pub struct Outcome {
     pub counts: Counts,
 }
 
-/// How much happened: a run in which nothing happens proves nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
-    pub events: u64,
-    pub terms: u64,
-    pub records: u64,
-    pub answers: u64,
-    pub unknown: u64,
-    pub reads: u64,
-    pub starts: u64,
-    pub busy: u64,
-    pub handed_over: u64,
-}
-
-/// A process: which master, in which life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Process {
-    pub master: usize,
-    pub boot: u64,
-}
-
-/// What is going to happen.
-pub enum Event {
-    Tick(Process),
-    /// A request reaches etcd; nobody waits for the answer of one that came twice.
-    Arrive {
-        from: Process,
-        call: Option<CallId>,
-        request: Request,
-    },
-    Answer {
-        to: Process,
-        call: CallId,
-        result: Result<Response, Failure>,
-    },
-    Timeout {
-        to: Process,
-        call: CallId,
-    },
-    WatchBegins {
-        from: Process,
-        watch: WatchId,
-        request: WatchRequest,
-    },
-    WatchTells {
-        to: Process,
-        watch: WatchId,
-        event: WatchEvent,
-    },
-    /// Watches of a master go on.
-    Unstall {
-        master: usize,
-    },
-    Opened {
-        to: Process,
-        serial: u64,
-    },
-    Closing {
-        to: Process,
-    },
-    Closed {
-        to: Process,
-    },
-    Report {
-        to: Process,
-        name: String,
-        boot: BootId,
-        applied: SequenceId,
-    },
-    Dead {
-        to: Process,
-        boot: BootId,
-        lease: LeaseId,
-    },
-    Upkeep {
-        of: Process,
-        serial: u64,
-    },
-    Resume {
-        master: usize,
-    },
-    Boot {
-        master: usize,
-    },
-    Step {
-        client: usize,
-    },
-    Call {
-        client: usize,
-        number: u64,
-        master: usize,
-        op: Op,
-    },
-    Reply {
-        client: usize,
-        number: u64,
-        reply: Reply,
-    },
-    GiveUp {
-        client: usize,
-        number: u64,
-    },
-    Fault,
-    Calm,
-    /// The standby that saw nothing of the leader is the only one that reaches etcd.
-    Unblind {
-        master: usize,
-    },
-    /// A master does not reach etcd for a while.
-    Cut {
-        master: usize,
-        long: u64,
-    },
-    /// From here to the end is enough for everybody to catch up.
-    Settle,
-}
-
 /// A cluster in virtual time.
 pub struct Sim {
     plan: Plan,
@@ -187,6 +78,8 @@ pub struct Sim {
     clients: Vec<Client>,
     truth: Truth,
     claims: Claims,
+    model: KeyModel,
+    watchdog: Watchdog,
     /// Digests of primaries that the log has not reached yet.
     ahead: Vec<check::Ahead>,
     trace: String,
@@ -231,6 +124,8 @@ impl Sim {
             clients: Vec::new(),
             truth: Truth::new(keys.clone()),
             claims: Claims::default(),
+            model: KeyModel::default(),
+            watchdog: Watchdog::default(),
             ahead: Vec::new(),
             trace: String::new(),
             violation: None,
@@ -242,14 +137,19 @@ impl Sim {
             chance,
         };
         sim.note(&format!("seed {seed} {:?}", sim.plan));
-        for master in 0..MASTERS {
+        for master in 0..sim.plan.masters {
             sim.masters.push(Master::new(master, &mut sim.chance));
             let late = sim.plan.lonely && master > 0;
             let delay = sim.chance.below(200_000) + if late { sim.plan.faults_until } else { 0 };
             sim.after(delay, Event::Boot { master });
         }
         for number in 0..sim.plan.clients {
-            sim.clients.push(Client::new(number, sim.plan.segment));
+            let client = Client::new(number, sim.plan.segment);
+            sim.model.knows(client.uuid, &client.endpoint());
+            if !client.has_memory() {
+                sim.model.give_up(client.uuid);
+            }
+            sim.clients.push(client);
             let delay = 100_000 + sim.chance.below(2_000_000);
             sim.after(delay, Event::Step { client: number as usize });
         }
@@ -257,6 +157,7 @@ impl Sim {
         sim.after(first, Event::Fault);
         let calm = sim.plan.faults_until;
         sim.after(calm, Event::Calm);
+        sim.after(watchdog::EVERY, Event::Watchdog);
         let settle = sim.plan.end - plan::SECOND;
         sim.after(settle, Event::Settle);
         sim
@@ -304,6 +205,10 @@ impl Sim {
             Event::Calm => self.calm_down(),
             Event::Cut { master, long } => self.cut(master, long),
             Event::Unblind { master } => self.unblind(master),
+            Event::Watchdog => self.watch_over(),
+            Event::Switchover { master, to } => self.switch_over(master, to),
+            Event::Revoke => self.revoke_leader(),
+            Event::Mend => self.mend(),
             Event::Settle => self.settled = self.truth.last,
             Event::Tick(to)
             | Event::Answer { to, .. }
@@ -311,8 +216,12 @@ impl Sim {
             | Event::WatchTells { to, .. }
             | Event::Opened { to, .. }
             | Event::Closing { to }
-            | Event::Closed { to }
+            | Event::Closed { to, .. }
+            | Event::Flush { to, .. }
+            | Event::Straggle { to }
             | Event::Report { to, .. }
+            | Event::Gone { to, .. }
+            | Event::Told { to, .. }
             | Event::Dead { to, .. }
             | Event::Upkeep { of: to, .. } => {
                 if self.masters[to.master].boot == to.boot {
@@ -346,20 +255,5 @@ impl Sim {
         if let Err(broken) = checked {
             self.fail(broken);
         }
-    }
-}
-
-impl Counts {
-    /// Adds another run's.
-    pub fn add(&mut self, other: &Self) {
-        self.events += other.events;
-        self.terms += other.terms;
-        self.records += other.records;
-        self.answers += other.answers;
-        self.unknown += other.unknown;
-        self.reads += other.reads;
-        self.starts += other.starts;
-        self.busy += other.busy;
-        self.handed_over += other.handed_over;
     }
 }

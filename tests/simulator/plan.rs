@@ -12,9 +12,6 @@ pub const SECOND: u64 = 1_000_000;
 /// A millisecond in the simulator's time.
 pub const MS: u64 = 1_000;
 
-/// How many masters there are.
-pub const MASTERS: usize = 3;
-
 /// What the seed decides.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -62,9 +59,17 @@ pub struct Plan {
     pub keys: u64,
     /// The size of segments.
     pub segment: u64,
-    /// The speed of each master's monotonic clock, in thousandths of that of etcd and of clients. The design allows for a
-    /// tenth: a primary takes as much off its lease.
-    pub rates: [u64; MASTERS],
+    /// How many masters there are.
+    pub masters: usize,
+    /// The speed of each master's monotonic clock, in thousandths of that of clients. The design allows for a tenth
+    /// between a master and etcd: a primary takes as much off its lease.
+    pub rates: Vec<u64>,
+    /// The speed of etcd's clock, in thousandths of that of clients.
+    pub etcd_rate: u64,
+    /// How long a hand-over may take.
+    pub handover_timeout: Duration,
+    /// Masters have a data directory.
+    pub data_dir: bool,
 }
 
 /// What can go wrong besides single messages.
@@ -76,7 +81,7 @@ pub enum Fault {
     Pause,
     /// A master does not reach etcd for a while.
     Cut,
-    /// Nobody reaches etcd for a while.
+    /// No master reaches etcd for a while.
     Away,
     /// Watches of a master say nothing for a while.
     Stall,
@@ -84,19 +89,37 @@ pub enum Fault {
     Compact,
     /// A standby is told that the primary is dead although it is not.
     WrongDeath,
-    /// Somebody asks for another primary.
+    /// An operator asks for another primary.
     Switchover,
-    /// Somebody asks a master to end.
+    /// An operator asks a master to end.
     Stop,
-    /// The leader's lease is revoked by somebody else.
+    /// The leader's lease is revoked by another etcd client.
     Revoke,
     /// The leader does not reach etcd, is taken for dead and goes on answering for as long as it may.
     Usurp,
     /// A standby sees the leader go, and then nothing of the next one until that one is taken for dead, too.
     Blind,
+    /// The target of a hand-over stands still.
+    StalledTarget,
+    /// A standby loses its connection to the primary.
+    Disconnect,
+    /// A client does nothing for a while.
+    Silence,
+    /// etcd has no space for a while.
+    NoSpace,
+    /// Keys of the log are deleted or changed by hand, and put back.
+    Damage,
+    /// etcd is restored from a backup, and then from a newer one.
+    Restore,
+    /// A bit turns in the state of one master.
+    Corrupt,
+    /// The leader hears late that its lease holds, and then nothing more.
+    LeaseEdge,
+    /// The leader loses its lease, leads again, and then hears of a write of its earlier term.
+    Relapse,
 }
 
-const ALL: [(Fault, u64); 12] = [
+const ALL: [(Fault, u64); 21] = [
     (Fault::Kill, 5),
     (Fault::Pause, 6),
     (Fault::Cut, 5),
@@ -108,8 +131,47 @@ const ALL: [(Fault, u64); 12] = [
     (Fault::Stop, 2),
     (Fault::Revoke, 2),
     (Fault::Usurp, 6),
-    (Fault::Blind, 3),
+    (Fault::Blind, 10),
+    (Fault::StalledTarget, 12),
+    (Fault::Disconnect, 2),
+    (Fault::Silence, 8),
+    (Fault::NoSpace, 2),
+    (Fault::Damage, 6),
+    (Fault::Restore, 2),
+    (Fault::Corrupt, 4),
+    (Fault::LeaseEdge, 4),
+    (Fault::Relapse, 4),
 ];
+
+/// Time-outs in the proportions that a real cluster has.
+struct Timeouts {
+    leader_ttl: Duration,
+    keep_alive: Duration,
+    call: Duration,
+    handover: Duration,
+}
+
+impl Timeouts {
+    fn new(chance: &mut Chance) -> Self {
+        if chance.percent(15) {
+            let seconds = Duration::from_secs;
+            return Self {
+                leader_ttl: seconds(5),
+                keep_alive: seconds(1),
+                call: seconds(2),
+                handover: seconds(10),
+            };
+        }
+        let leader_ttl = Duration::from_secs(2 + chance.below(4));
+        let call = Duration::from_millis([300, 1_000, 2_000][chance.below(3) as usize]);
+        Self {
+            leader_ttl,
+            keep_alive: leader_ttl / [3, 5, 8][chance.below(3) as usize],
+            call,
+            handover: call * 3,
+        }
+    }
+}
 
 impl Plan {
     /// What a seed decides.
@@ -119,7 +181,18 @@ impl Plan {
         let lonely = !quiet && chance.percent(10);
         let odds = |chance: &mut Chance, most: u64| if chance.percent(50) { chance.below(most) } else { 0 };
         let delay = [100, 500, 2 * MS, 8 * MS][chance.below(4) as usize];
-        let leader_ttl = Duration::from_secs(2 + chance.below(4));
+        let timeouts = Timeouts::new(chance);
+        let masters = [3, 3, 3, 3, 3, 3, 2, 2, 5, 5][chance.below(10) as usize];
+        let rates: Vec<u64> =
+            (0..masters).map(|_| if chance.percent(60) { 1000 } else { 910 + chance.below(90) }).collect();
+        // No master may be slower than etcd by more than a tenth.
+        let slowest_clock = rates.iter().copied().min().unwrap_or(1000);
+        let etcd_rate = match chance.below(3) {
+            0 => 1000,
+            1 => 920 + chance.below(80),
+            _ => 1000 + (slowest_clock - 910),
+        };
+        let roomy = chance.percent(35);
         let faults_until = (20 + chance.below(25)) * SECOND;
         let work_until = faults_until + 22 * SECOND;
         Self {
@@ -135,28 +208,44 @@ impl Plan {
             twice: if quiet { 0 } else { odds(chance, 500) },
             refused: if quiet { 0 } else { odds(chance, 100) },
             faults: if quiet { Vec::new() } else { faults },
-            fault_every: [SECOND, 2 * SECOND, 4 * SECOND][chance.below(3) as usize],
-            leader_ttl,
-            keep_alive: leader_ttl / [3, 5, 8][chance.below(3) as usize],
-            call_timeout: Duration::from_millis([300, 1_000, 2_000][chance.below(3) as usize]),
+            fault_every: [SECOND, SECOND, 2 * SECOND, 2 * SECOND, 4 * SECOND, 16 * SECOND]
+                [chance.below(6) as usize],
+            leader_ttl: timeouts.leader_ttl,
+            keep_alive: timeouts.keep_alive,
+            call_timeout: timeouts.call,
+            handover_timeout: timeouts.handover,
             queue_bytes: [800, 4_000, 1 << 20][chance.below(3) as usize],
-            rules: rules(chance),
+            rules: rules(chance, roomy),
             client_ttl: 5_000 + chance.below(8_000),
             inherited_ttl: 6_000 + chance.below(12_000),
             clients: 4 + chance.below(5),
             think: [20 * MS, 80 * MS, 300 * MS][chance.below(3) as usize],
             keys: 6 + chance.below(30),
-            segment: 8_192 + 4_096 * chance.below(8),
-            rates: [0; MASTERS].map(|_| if chance.percent(60) { 1000 } else { 910 + chance.below(90) }),
+            segment: if roomy { 1 << 22 } else { 8_192 + 4_096 * chance.below(8) },
+            masters,
+            rates,
+            etcd_rate,
+            data_dir: chance.percent(50),
         }
+    }
+
+    /// How long a cluster without faults may be without a primary: a lease runs out, what is in the way of a hand-over
+    /// gives up, and each step of an election may need another attempt.
+    pub fn patience(&self) -> u64 {
+        let micros = |time: Duration| time.as_micros() as u64;
+        let messages = self.slow + self.lost_requests + self.lost_answers + self.refused;
+        let attempts = if messages == 0 { 3 } else { 6 };
+        let slowest = if self.slow == 0 { 0 } else { self.slowest };
+        2 * micros(self.leader_ttl) + 4 * SECOND + attempts * micros(self.call_timeout) + slowest
     }
 }
 
-fn rules(chance: &mut Chance) -> Rules {
+/// With room for everything nothing is evicted, and what was acknowledged stays.
+fn rules(chance: &mut Chance, roomy: bool) -> Rules {
     Rules {
         lease_ttl: 500 + chance.below(5_000),
         soft_pin_ttl: 5_000,
-        high_watermark: 0.5 + chance.below(45) as f64 / 100.0,
+        high_watermark: if roomy { 0.99 } else { 0.5 + chance.below(45) as f64 / 100.0 },
         eviction_ratio: 0.05 + chance.below(20) as f64 / 100.0,
         discard_timeout: 1_000 + chance.below(4_000),
         release_timeout: 4_000 + chance.below(16_000),

@@ -1,29 +1,35 @@
-//! Serving clients, as a master does that has an open port: room in the queue is taken before anything is changed (R2),
-//! every answer waits at the gate (R1, INV-3), and what time brings is looked after.
+//! Serving clients, as a master does that has an open port. Admission (R2), client deadlines, guards of the term and
+//! upkeep are the code of the master; here is only what carries it out: every answer waits at the gate (R1, INV-3).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use moonkeeper::engine::ops::{ReplicaTypes, Started, WriteConfig};
 use moonkeeper::engine::record::{DynamicLease, ReplicationKind, SoftPin};
 use moonkeeper::engine::shard::SHARDS;
-use moonkeeper::engine::types::{Answer, ErrorCode, LogTime, ObjectId, SequenceId, Term, Uuid};
+use moonkeeper::engine::types::{Answer, ErrorCode, LogTime, ObjectId, SequenceId, Term};
+use moonkeeper::replication::admission::{Admission, Refusal};
+use moonkeeper::replication::liveness::Liveness;
 use moonkeeper::replication::node::Input;
+use moonkeeper::replication::queue_space::{Permit, Ticket};
 use moonkeeper::replication::replica::Replica;
-use moonkeeper::replication::time::LogClock;
+use moonkeeper::replication::time::{LogClock, Monotonic};
+use moonkeeper::replication::upkeep::{Chores, Timetable};
 
 use super::claims::{Told, bytes_of};
 use super::clients::{Op, Reply};
 use super::plan::{MS, SECOND};
 use super::truth::Seen;
-use super::{Event, Sim};
+use super::{Event, Sim, searches};
 
 /// How often upkeep looks.
 const UPKEEP: u64 = 40 * MS;
 
 /// More than any record of these clients takes.
 const RECORD: usize = 300;
+
+/// How often promises to readers are written down.
+const LEASE_SYNC_MS: u64 = 1_000;
 
 /// An open port, or one that is being opened.
 pub struct Server {
@@ -33,10 +39,34 @@ pub struct Server {
     pub term: Term,
     pub open: bool,
     parked: Vec<Parked>,
-    /// Until when clients have to be heard from.
-    deadlines: BTreeMap<Uuid, LogTime>,
-    next_second: u64,
-    unmounts: u64,
+    liveness: Arc<Liveness>,
+    timetable: Timetable,
+    /// The place of upkeep in the line for space in the queue.
+    ticket: Option<Ticket>,
+}
+
+/// Admission of long work, chunk by chunk.
+struct Chunks<'r> {
+    replica: &'r Replica,
+    now: Monotonic,
+    permit: Option<Permit<'r>>,
+    refused: bool,
+}
+
+impl<'r> Chunks<'r> {
+    fn new(replica: &'r Replica, now: Monotonic) -> Self {
+        Self { replica, now, permit: None, refused: false }
+    }
+
+    /// Whether the next chunk may begin. Time stands still here, so work that would have to wait stops.
+    fn go_on(&mut self, ticket: &mut Option<Ticket>) -> bool {
+        self.permit = None;
+        match self.replica.admit(self.now, RECORD, ticket, Duration::ZERO) {
+            Admission::Admitted(permit) => self.permit = Some(permit),
+            Admission::Waiting | Admission::Refused(_) => self.refused = true,
+        }
+        self.permit.is_some()
+    }
 }
 
 /// An answer that waits at the gate.
@@ -68,9 +98,16 @@ pub struct Facts {
 impl Sim {
     /// The role of a master wants clients to be served.
     pub fn open(&mut self, index: usize, replica: Arc<Replica>, clock: LogClock, term: Term) {
-        self.check_open(&replica, term);
+        let again = self.masters[index].deadlines.as_ref().is_some_and(|(of, _)| *of == term);
+        self.check_open(&replica, term, again);
         self.next += 1;
         let serial = self.next;
+        // A hand-over that is given up opens the port again in the same term, and clients keep their deadlines.
+        let liveness = match &self.masters[index].deadlines {
+            Some((of, liveness)) if *of == term => Arc::clone(liveness),
+            _ => Arc::new(Liveness::new(self.plan.client_ttl)),
+        };
+        self.masters[index].deadlines = Some((term, Arc::clone(&liveness)));
         self.masters[index].server = Some(Server {
             serial,
             replica,
@@ -78,9 +115,9 @@ impl Sim {
             term,
             open: false,
             parked: Vec::new(),
-            deadlines: BTreeMap::new(),
-            next_second: self.now + SECOND,
-            unmounts: 0,
+            liveness,
+            timetable: Timetable::new(LEASE_SYNC_MS),
+            ticket: None,
         });
         let (to, delay) = (self.process(index), self.chance.below(5 * MS));
         self.after(delay, Event::Opened { to, serial });
@@ -99,21 +136,25 @@ impl Sim {
         if let Some(server) = &mut self.masters[index].server {
             server.open = true;
             server.replica.engine.sequencer(now).seed_chance(seed);
-            for client in server.replica.engine.inherited() {
-                server.deadlines.insert(client, now.plus(inherited_ttl));
-            }
+            server.liveness.resume(server.replica.engine.known_clients(), now, inherited_ttl);
+            server.replica.guards.open();
         }
         self.input(index, Input::Opened);
         let of = self.process(index);
         self.after(UPKEEP, Event::Upkeep { of, serial });
     }
 
-    /// The port is closed; whoever waited does not know what became of it.
+    /// The port is closed; clients that waited do not know what became of their call.
     pub fn closing(&mut self, index: usize) {
         self.hang_up(index);
-        self.masters[index].server = None;
+        let now = self.log_time(index);
+        if let Some(server) = self.masters[index].server.take() {
+            self.leave_straggler(index, &server.replica, server.clock);
+            server.replica.guards.close();
+            server.liveness.pause(now);
+        }
         let (to, delay) = (self.process(index), self.chance.below(10 * MS));
-        self.after(delay, Event::Closed { to });
+        self.after(delay, Event::Closed { to, since: self.now });
     }
 
     /// Connections break.
@@ -139,6 +180,9 @@ impl Sim {
         let now = self.log_time(index);
         let (reply, depends_on, facts) = self.execute(index, client, number, &op, now);
         self.note(&format!("m{index} c{client} #{number} {op:?} -> {reply:?} on {}", depends_on.0));
+        if matches!(reply, Reply::Closed) {
+            return self.after(MS, Event::Reply { client, number, reply });
+        }
         if let Some(server) = &mut self.masters[index].server {
             server.parked.push(Parked { client, number, reply, depends_on, facts });
         }
@@ -186,6 +230,7 @@ impl Sim {
         op: &Op,
         now: LogTime,
     ) -> (Reply, SequenceId, Facts) {
+        let clock = self.clock(index);
         let Some(server) = &mut self.masters[index].server else {
             return (Reply::Closed, SequenceId(0), Facts::default());
         };
@@ -194,21 +239,28 @@ impl Sim {
         let before = engine.applied();
         let mut facts = Facts { made: self.now, ..Facts::default() };
         let uuid = self.clients[client].uuid;
-        let room = if op.changes() { replica.queue.room(RECORD * op.size()) } else { replica.queue.room(0) };
-        if room.is_none() {
-            self.counts.busy += 1;
-            return (Reply::Busy, SequenceId(0), facts);
+        // Reads are answered, and changes admitted, while this master may answer.
+        let bytes = RECORD * op.size();
+        let admission = op.changes().then(|| replica.admit(clock, bytes, &mut None, Duration::ZERO));
+        match &admission {
+            Some(Admission::Refused(Refusal::NotLeading)) => return (Reply::Closed, SequenceId(0), facts),
+            None if !replica.gate.may_answer(clock) => return (Reply::Closed, SequenceId(0), facts),
+            Some(Admission::Refused(_) | Admission::Waiting) => {
+                self.counts.busy += 1;
+                return (Reply::Busy, SequenceId(0), facts);
+            }
+            Some(Admission::Admitted(_)) | None => {}
         }
         let plain = DynamicLease::default();
         let answer: Answer<Reply> = match op {
             Op::Ping => {
-                server.deadlines.insert(uuid, now.plus(self.plan.client_ttl));
+                server.liveness.heard(uuid, now);
                 engine.is_joined(uuid).map(Reply::Joined)
             }
             Op::Remount(all) => {
-                server.deadlines.insert(uuid, now.plus(self.plan.client_ttl));
+                server.liveness.heard(uuid, now);
                 let specs: Vec<_> = all.iter().map(super::clients::Memory::spec).collect();
-                engine.sequencer(now).remount(&specs, uuid).map(|()| Reply::Done)
+                engine.remount(&specs, uuid, now).map(|()| Reply::Done)
             }
             Op::Mount(memory) => engine.sequencer(now).mount(&memory.spec(), uuid).map(|()| Reply::Done),
             Op::Unmount(id) => engine.sequencer(now).unmount(*id).map(|()| Reply::Done),
@@ -286,7 +338,25 @@ impl Sim {
                         engine.walk(shard, |object| _ = self.claims.forced.insert(object.id));
                     }
                 }
-                let (_, depends_on) = engine.remove_all(*force, now);
+                drop(admission);
+                let (mut chunks, mut ticket) = (Chunks::new(&replica, clock), None);
+                let (_, depends_on) = engine.remove_all_while(*force, now, &mut || chunks.go_on(&mut ticket));
+                // What was removed until then stays removed.
+                let reply = if chunks.refused { Reply::Unknown } else { Reply::Done };
+                return (reply, depends_on, Facts { applied: engine.applied(), ..facts });
+            }
+            Op::RemoveMatching { prefix, force } => {
+                if *force {
+                    self.claims.forced.extend(searches::named(engine, prefix));
+                }
+                Answer::ok(Reply::Done, searches::remove(engine, prefix, *force, now))
+            }
+            Op::Search { prefix } => {
+                let (reads, depends_on) = searches::search(engine, prefix, self.plan.keys, now);
+                let readable = reads.iter().filter(|(_, seen)| matches!(seen, Seen::Readable(..)));
+                facts.promises.extend(readable.map(|(key, _)| key.clone()));
+                facts.reads = reads;
+                self.counts.reads += 1;
                 Answer::ok(Reply::Done, depends_on)
             }
             Op::Copy { key, kind, target } => {
@@ -330,37 +400,18 @@ impl Sim {
     /// What time brings.
     pub fn upkeep(&mut self, index: usize, serial: u64) {
         let now = self.log_time(index);
-        let (clock, real) = (self.clock(index), self.now);
+        let clock = self.clock(index);
         let Some(server) = &mut self.masters[index].server else { return };
         if server.serial != serial || !server.open {
             return;
         }
-        let engine = &server.replica.engine;
-        let short = engine.counts.starved.load(Ordering::Relaxed)
-            || engine.used_ratio() > engine.rules.high_watermark;
-        if short {
-            engine.evict(now);
-        }
-        let done = engine.upkeep(now);
-        let unmounts = engine.counts.unmounts.load(Ordering::Relaxed);
-        if unmounts != server.unmounts || done.unmounted > 0 {
-            server.unmounts = unmounts;
-            engine.sweep(now);
-        }
-        if real >= server.next_second {
-            server.next_second = real + SECOND;
-            engine.replicate_leases(now);
-            // Deadlines run only while clients can be answered.
-            if server.replica.gate.may_answer(clock) {
-                let silent: Vec<Uuid> =
-                    server.deadlines.iter().filter(|(_, at)| **at < now).map(|(client, _)| *client).collect();
-                for client in silent {
-                    server.deadlines.remove(&client);
-                    engine.sequencer(now).expire_client(client);
-                }
-            } else {
-                server.deadlines.values_mut().for_each(|at| *at = at.plus(1_000));
-            }
+        let replica = Arc::clone(&server.replica);
+        let (engine, serves) = (&replica.engine, replica.gate.may_answer(clock));
+        for chore in server.timetable.due(now, engine, &server.liveness, serves) {
+            let (mut chunks, ticket) = (Chunks::new(&replica, clock), &mut server.ticket);
+            let go_on = || chunks.go_on(ticket);
+            let done = Chores::default().perform(&chore, engine, &server.liveness, now, go_on);
+            server.timetable.finished(&chore, &done);
         }
         self.wake_writer(index);
         let of = self.process(index);

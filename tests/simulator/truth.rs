@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use moonkeeper::coordination::types::{Change, LeaseId};
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::digest::Digest;
+use moonkeeper::engine::format::Format;
 use moonkeeper::engine::object::Object;
-use moonkeeper::engine::record::Record;
+use moonkeeper::engine::record::{LeaseBucket, Record};
 use moonkeeper::engine::rules::Rules;
-use moonkeeper::engine::types::{ErrorCode, LogTime, ObjectId, SequenceId, Term};
+use moonkeeper::engine::types::{ErrorCode, LogTime, ObjectId, SequenceId, Term, Uuid};
 use moonkeeper::replication::batch::{Batch, Checksum, Latest, LogId};
 use moonkeeper::replication::keys::Keys;
 
@@ -63,6 +64,8 @@ pub enum Cause {
     Revocation,
     /// A transaction.
     Transaction,
+    /// An operator, past all masters.
+    Hand,
 }
 
 /// The log and what it means.
@@ -94,6 +97,8 @@ pub struct Truth {
     began: Option<(u64, LogTime)>,
     /// Objects that were written in place, so that readers lost them (R6 excepts it).
     pub overwritten: BTreeSet<ObjectId>,
+    /// The state of a master was corrupted: it may write digests that do not match.
+    pub corruption: bool,
     /// What happened since it was last asked.
     pub news: News,
 }
@@ -107,6 +112,10 @@ pub struct News {
     pub batches: Vec<String>,
     /// Something may have lost its bytes.
     pub frees: bool,
+    /// Clients that were not heard from in time.
+    pub expired: Vec<(SequenceId, Uuid)>,
+    /// The last record that evicted objects.
+    pub evicted: Option<SequenceId>,
 }
 
 type Broken = (&'static str, String);
@@ -133,6 +142,7 @@ impl Truth {
             written: BTreeSet::new(),
             began: None,
             overwritten: BTreeSet::new(),
+            corruption: false,
             news: News::default(),
         }
     }
@@ -197,7 +207,7 @@ impl Truth {
                     let ending = match cause {
                         Cause::Time => Ending::Expired,
                         Cause::Revocation => Ending::Revoked(now),
-                        Cause::Transaction => Ending::HandedOver,
+                        Cause::Transaction | Cause::Hand => Ending::HandedOver,
                     };
                     self.endings.insert(term, ending);
                 }
@@ -226,8 +236,11 @@ impl Truth {
         let batch = Batch::open(value).map_err(|error| ("INV-1", error.to_string()))?;
         let header = batch.header;
         let broken = |what: &str| Err(("INV-1", format!("{what}: {header:?} after {:?}", self.last)));
-        if *key != *self.keys.batch(header.first) {
+        if *key != *self.keys.batch(header.log, header.first) {
             return broken("a batch under another's key");
+        }
+        if self.log.is_some_and(|log| log != header.log) {
+            return Err(("history", format!("another log was begun: {header:?} after {:?}", self.last)));
         }
         if !self.written.insert(header.first) {
             return broken("written twice");
@@ -235,7 +248,7 @@ impl Truth {
         if header.first.0 != self.last.0 + 1 {
             return broken("a gap or an overlap");
         }
-        if header.previous != self.checksum || self.log.is_some_and(|log| log != header.log) {
+        if header.previous != self.checksum {
             return broken("the chain is broken");
         }
         if header.term < self.term {
@@ -253,7 +266,7 @@ impl Truth {
             if at.0.saturating_sub(began.1.0) > (now - began.0) / 1000 + 10_000 {
                 early.get_or_insert((id, at));
             }
-            self.apply(id, at, record);
+            self.apply(header.format, id, at, record);
             kinds.push_str(kind(record));
         });
         if let Some((id, at)) = early {
@@ -261,17 +274,20 @@ impl Truth {
         }
         self.last = header.last;
         self.news.batches.push(format!("t{} {}..{} {kinds}", header.term.0, header.first.0, header.last.0));
-        let faults = self.engine.sequencer(LogTime(0)).faults();
-        let doubts = self.engine.doubts();
-        if faults > 0 || doubts.digest_mismatches > 0 || doubts.broken_chains > 0 {
+        let faults = self.engine.faults();
+        let doubts = self.engine.take_doubts();
+        if doubts.digest_mismatches > 0 && !self.corruption {
+            return Err(("INV-8", format!("{header:?} has a digest of another state")));
+        }
+        if faults > 0 || doubts.broken_chains > 0 || doubts.records_out_of_order > 0 {
             return Err(("INV-8", format!("the log contradicts itself at {header:?}: {faults} {doubts:?}")));
         }
         Ok(())
     }
 
-    fn apply(&mut self, id: SequenceId, at: LogTime, record: &Record<'_>) {
+    fn apply(&mut self, format: Format, id: SequenceId, at: LogTime, record: &Record<'_>) {
         let mut sequencer = self.engine.sequencer(at);
-        sequencer.apply(id, at, record);
+        sequencer.apply(format, id, at, record);
         self.records.push((self.term, sequencer.digest()));
         drop(sequencer);
         let touched = |object: &ObjectId| self.objects.get(object).cloned();
@@ -300,6 +316,13 @@ impl Truth {
             | Record::Digest { .. } => Vec::new(),
             _ => self.known_keys(),
         };
+        match record {
+            Record::ClientExpired { client } => self.news.expired.push((id, *client)),
+            Record::Evict(rule) if rule.up_to != (LeaseBucket(0), ObjectId(0)) => {
+                self.news.evicted = Some(id)
+            }
+            _ => {}
+        }
         if let Record::PutStart(start) | Record::UpsertStart { start, .. } = record {
             self.objects.insert(ObjectId(id.0), start.key.bytes.to_vec());
         }

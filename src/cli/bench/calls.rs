@@ -77,11 +77,22 @@ pub(super) struct Template {
 impl Template {
     /// The request of a function, in the long form that the published packages send.
     pub(super) fn new(function: Function, client: Uuid, items: u64, value_length: u64) -> Self {
+        Self::placed(function, client, items, value_length, None)
+    }
+
+    /// The same with the name of the segment that a Start prefers.
+    pub(super) fn placed(
+        function: Function,
+        client: Uuid,
+        items: u64,
+        value_length: u64,
+        segment: Option<&[u8]>,
+    ) -> Self {
         // Numbers that occur nowhere else, so that they can be found again.
         let keys: Vec<Vec<u8>> = (0..items).map(|i| key(0xfedc_ba98_0000_0000 + i)).collect();
         let mut frame = Vec::new();
         append_request(&mut frame, 0, function.id(), |out| {
-            append_body(function, client, &keys, value_length, out);
+            append_body(function, client, &keys, value_length, segment, out);
         });
         let mut numbers: Vec<usize> = Vec::with_capacity(keys.len());
         for key in &keys {
@@ -110,8 +121,19 @@ fn write_hex(number: u64, digits: &mut [u8]) {
     }
 }
 
-fn append_body(function: Function, client_id: Uuid, keys: &[Vec<u8>], value_length: u64, out: &mut Vec<u8>) {
-    let config = ReplicateConfig { replica_num: 1, ..ReplicateConfig::default() };
+fn append_body(
+    function: Function,
+    client_id: Uuid,
+    keys: &[Vec<u8>],
+    value_length: u64,
+    segment: Option<&[u8]>,
+    out: &mut Vec<u8>,
+) {
+    let config = ReplicateConfig {
+        replica_num: 1,
+        preferred_segments: segment.into_iter().collect(),
+        ..ReplicateConfig::default()
+    };
     let (tenant_id, replica_type) = (TENANT, ReplicaType::ALL);
     let key = keys.first().map_or(&[][..], Vec::as_slice);
     let all = || keys.iter().map(Vec::as_slice).collect::<Vec<_>>();
@@ -138,6 +160,7 @@ fn append_body(function: Function, client_id: Uuid, keys: &[Vec<u8>], value_leng
             let request = BatchPutEndRequest { client_id, object_metas, replica_type, tenant_id };
             encode(&request, Form::Long, out);
         }
+        Function::Ping => encode(&client_id, Form::Long, out),
         _ => encode(&KeyRequest { key, tenant_id }, Form::Long, out),
     }
 }

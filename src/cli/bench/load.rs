@@ -4,6 +4,7 @@
 //! itself costs little beside a master on the same machine.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -47,14 +48,26 @@ pub(super) struct Tally {
 
 impl Plan {
     pub(super) fn new(scenario: Scenario, client: Uuid, target: &Target, keys: u64) -> Self {
+        Self::placed(scenario, client, target, 0..keys, None)
+    }
+
+    /// Puts of these keys prefer a segment.
+    fn placed(
+        scenario: Scenario,
+        client: Uuid,
+        target: &Target,
+        keys: Range<u64>,
+        segment: Option<&[u8]>,
+    ) -> Self {
         let items = scenario.items(target.batch);
-        let template = |function: &_| Template::new(*function, client, items, target.value_length);
+        let template =
+            |function: &_| Template::placed(*function, client, items, target.value_length, segment);
         Self {
             scenario,
             templates: scenario.functions().iter().map(template).collect(),
             items,
-            keys,
-            next: AtomicU64::new(0),
+            keys: keys.end,
+            next: AtomicU64::new(keys.start),
             counting: AtomicBool::new(true),
             stopping: AtomicBool::new(false),
         }
@@ -84,20 +97,38 @@ pub(super) async fn fill(target: &Target, client: Uuid, objects: u64) -> Result<
     spread(&few, &plan).await
 }
 
+/// Puts the objects with these keys into the segment of a client.
+pub(super) async fn fill_segment(
+    target: &Target,
+    session: &Session,
+    keys: Range<u64>,
+) -> Result<Tally, BenchError> {
+    let few = Target { connections: 4, outstanding: 4, ..*target };
+    let segment = Some(session.segment_name());
+    let plan = Arc::new(Plan::placed(Scenario::BatchPut, session.id, &few, keys, segment));
+    spread(&few, &plan).await
+}
+
 /// Runs a scenario for a while and says what it took.
 pub(super) async fn measure(arguments: &LoadArguments) -> Result<Value, BenchError> {
     let LoadArguments { target, scenario, keys, .. } = arguments;
-    let session = Session::open(target.address, target.segment_gib << 30).await?;
+    let session = match arguments.filled {
+        true => None,
+        false => Some(Session::open(target.address, target.segment_gib << 30).await?),
+    };
+    let id = session.as_ref().map_or(Uuid { first: 1, second: 1 }, |session| session.id);
     let keys = if scenario.reads() {
         if *keys < scenario.items(target.batch) {
             return Err(BenchError::TooFewKeys);
         }
-        fill(target, session.id, *keys).await?;
+        if session.is_some() {
+            fill(target, id, *keys).await?;
+        }
         *keys
     } else {
         u64::MAX
     };
-    let plan = Arc::new(Plan::new(*scenario, session.id, target, keys));
+    let plan = Arc::new(Plan::new(*scenario, id, target, keys));
     plan.counting.store(false, Ordering::Relaxed);
     let load = {
         let (target, plan) = (*target, Arc::clone(&plan));
@@ -114,7 +145,9 @@ pub(super) async fn measure(arguments: &LoadArguments) -> Result<Value, BenchErr
     let tally = load
         .await
         .map_err(|error| BenchError::Io { what: "the load ended early", source: error.into() })??;
-    session.close().await?;
+    if let Some(session) = session {
+        session.close().await?;
+    }
     Ok(report(arguments, &plan, &tally, elapsed, cpu))
 }
 

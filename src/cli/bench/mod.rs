@@ -1,18 +1,24 @@
 //! `moonkeeper bench`: load for a master, ours or the reference, and a floor to compare both with.
 //!
 //! `load` keeps a number of calls outstanding on a number of connections and says what they took; `memory` says what
-//! objects cost, `eviction` what removing them costs the engine, `commits` what etcd takes for a transaction; `floor` is the cheapest server there can be on the same
-//! runtime. Each prints one line of JSON. `benches/compare.py` drives them all.
+//! objects cost, `eviction` what removing them costs the engine, `commits` what etcd takes for a transaction; `floor` is
+//! the cheapest server there can be on the same runtime; `stalls` says how long other clients wait while one asks for
+//! something large, `silence` how long no master answers, `fill` puts objects for both. Each prints JSON, one line for
+//! each report. The programs in `benches/` drive them all.
 
 mod calls;
+mod clients;
 mod commits;
 mod eviction;
 mod floor;
 mod latency;
 mod load;
 mod memory;
+mod probe;
 mod process;
 mod session;
+mod silence;
+mod stalls;
 #[cfg(test)]
 mod tests;
 
@@ -57,6 +63,12 @@ enum BenchError {
     /// etcd did not do what it was asked.
     #[error("etcd: {0}")]
     Etcd(#[from] crate::coordination::types::Failure),
+    /// Objects could not be put, so nothing can be measured with them.
+    #[error("{0} objects could not be put")]
+    NotFilled(u64),
+    /// The HTTP port did not answer as it has to.
+    #[error("GET {path}: {reason}")]
+    Http { path: &'static str, reason: String },
     /// Every call has to fit the keys that there are.
     #[error("there are fewer keys than a call names")]
     TooFewKeys,
@@ -80,6 +92,12 @@ enum Command {
     Eviction,
     /// Commits transactions to etcd, one after the other, and says how long each takes
     Commits(CommitArguments),
+    /// Puts objects into the segments of many clients, which stay alive until standard input ends
+    Fill(clients::FillArguments),
+    /// Says how long the calls of other clients wait while something large is done
+    Stalls(stalls::StallArguments),
+    /// Asks several masters all the time, until standard input ends, and says for how long none answered
+    Silence(silence::SilenceArguments),
     /// Serves fixed replies: what framing and the runtime cost alone
     #[command(hide = true)]
     Floor {
@@ -130,6 +148,9 @@ struct LoadArguments {
     /// Objects that there are to read
     #[arg(long, default_value_t = 20_000)]
     keys: u64,
+    /// They are there already (`bench fill`) and stay
+    #[arg(long)]
+    filled: bool,
     /// Seconds that are measured
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
@@ -167,6 +188,18 @@ fn seconds(number: f64) -> Duration {
     Duration::try_from_secs_f64(number).unwrap_or_default()
 }
 
+/// Waits until standard input ends, or cannot be read.
+async fn end_of_input() {
+    let (ended, end) = tokio::sync::oneshot::channel();
+    // A thread of its own that is not waited for: nothing can interrupt its read.
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        // The receiver is gone when time ran out first.
+        let _ = ended.send(());
+    });
+    let _ = end.await;
+}
+
 /// Runs a benchmark.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
@@ -184,7 +217,11 @@ pub fn main(args: &[String]) -> ExitCode {
         Command::Load(LoadArguments { target, .. }) | Command::Memory(MemoryArguments { target, .. }) => {
             target.threads
         }
-        Command::Eviction | Command::Commits(_) => 1,
+        Command::Eviction
+        | Command::Commits(_)
+        | Command::Fill(_)
+        | Command::Stalls(_)
+        | Command::Silence(_) => 1,
         Command::Floor { .. } => cores.min(16),
     };
     let mut builder = match threads {
@@ -210,6 +247,9 @@ async fn run(command: Command) -> Result<(), BenchError> {
         Command::Memory(arguments) => memory::measure(&arguments).await?,
         Command::Eviction => eviction::measure()?,
         Command::Commits(arguments) => commits::measure(&arguments).await?,
+        Command::Fill(arguments) => return clients::run(&arguments).await,
+        Command::Stalls(arguments) => return stalls::run(&arguments).await,
+        Command::Silence(arguments) => silence::measure(&arguments).await?,
         Command::Floor { address, batch } => return floor::run(address, batch).await,
     };
     super::print(&format!("{report}\n"));

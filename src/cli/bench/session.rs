@@ -11,7 +11,8 @@ use super::calls::TENANT;
 use crate::wire::client::Client;
 use crate::wire::functions::rpc;
 use crate::wire::messages::{
-    MountSegmentRequest, ReMountSegmentRequest, RemoveAllRequest, Segment, UnmountSegmentRequest,
+    MountSegmentRequest, ReMountSegmentRequest, RemoveAllRequest, RemoveRequest, Segment,
+    UnmountSegmentRequest,
 };
 use crate::wire::struct_pack::Form;
 use crate::wire::types::{ErrorCode, Uuid};
@@ -23,21 +24,29 @@ pub(super) struct Session {
     client: Arc<Client>,
     pub(super) id: Uuid,
     segment: Uuid,
+    segment_name: String,
     pings: JoinHandle<()>,
 }
 
 impl Session {
     /// Mounts a segment of `size` bytes, makes the client known, and goes on to ping.
     pub(super) async fn open(address: SocketAddr, size: u64) -> Result<Self, BenchError> {
+        Self::open_one_of(address, size, 0).await
+    }
+
+    /// The same for one of several clients of this process.
+    pub(super) async fn open_one_of(address: SocketAddr, size: u64, number: u16) -> Result<Self, BenchError> {
         let client = Arc::new(Client::connect(address, Form::Long).await?);
         let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
-        let id = Uuid { first: now, second: u64::from(std::process::id()) };
+        let id = Uuid { first: now, second: u64::from(std::process::id()) << 16 | u64::from(number) };
         let segment_id = Uuid { first: id.second, second: id.first };
-        // Two loads at the same time each have a memory of their own.
-        let endpoint = format!("127.0.0.1:{}", 10_000 + std::process::id() % 50_000);
+        // Two loads at the same time each have a memory of their own, and so has every client of one load.
+        let [high, low] = number.to_be_bytes();
+        let endpoint = format!("127.{high}.{low}.1:{}", 10_000 + std::process::id() % 50_000);
+        let segment_name = format!("moonkeeper-bench-{number}");
         let segment = Segment {
             id: segment_id,
-            name: b"moonkeeper-bench",
+            name: segment_name.as_bytes(),
             base: 1 << 32,
             size,
             te_endpoint: endpoint.as_bytes(),
@@ -51,7 +60,12 @@ impl Session {
         let mounted = client.call_typed::<rpc::ReMountSegment>(&again).await?;
         succeeded("ReMountSegment", mounted.value())?;
         let pings = tokio::spawn(ping(Arc::clone(&client), id));
-        Ok(Self { client, id, segment: segment_id, pings })
+        Ok(Self { client, id, segment: segment_id, segment_name, pings })
+    }
+
+    /// The name of its segment.
+    pub(super) fn segment_name(&self) -> &[u8] {
+        self.segment_name.as_bytes()
     }
 
     /// Removes every object of the master.
@@ -62,9 +76,25 @@ impl Session {
         Ok(())
     }
 
+    /// Removes the objects whose key matches a pattern, in spite of leases; says how many those were.
+    pub(super) async fn remove_by_regex(&self, pattern: &[u8]) -> Result<i64, BenchError> {
+        let request = RemoveRequest { key: pattern, force: true, tenant_id: TENANT };
+        let answer = self.client.call_typed::<rpc::RemoveByRegex>(&request).await?;
+        match answer.value() {
+            Ok(Ok(removed)) => Ok(removed),
+            Ok(Err(code)) => Err(BenchError::Refused { call: "RemoveByRegex", code: code.0 }),
+            Err(_) => Err(BenchError::Refused { call: "RemoveByRegex", code: ErrorCode::INTERNAL_ERROR.0 }),
+        }
+    }
+
     /// Leaves the master as it was.
     pub(super) async fn close(self) -> Result<(), BenchError> {
         self.remove_all().await?;
+        self.unmount().await
+    }
+
+    /// Takes the segment away, with every object in it.
+    pub(super) async fn unmount(&self) -> Result<(), BenchError> {
         let request = UnmountSegmentRequest { segment_id: self.segment, client_id: self.id };
         self.client.call_typed::<rpc::UnmountSegment>(&request).await?;
         Ok(())

@@ -25,6 +25,17 @@ fn a_template_carries_the_keys_it_is_told() {
 }
 
 #[test]
+fn a_start_can_prefer_a_segment() {
+    let client = Uuid { first: 3, second: 4 };
+    let template = Template::placed(Function::BatchPutStart, client, 2, 4096, Some(b"mine"));
+    let mut out = Vec::new();
+    template.append(&mut out, 1, 0);
+    let request = decode_request::<rpc::BatchPutStart>(&out[20..]).unwrap();
+    assert_eq!(request.config.preferred_segments, [b"mine".as_slice()]);
+    assert_eq!(request.slice_lengths, [4096, 4096]);
+}
+
+#[test]
 fn a_bad_answer_is_seen_among_good_ones() {
     let body = |answer: Expected<bool>| {
         let mut body = Vec::new();
@@ -63,7 +74,14 @@ async fn every_scenario_runs_against_the_floor() {
             segment_gib: 1,
             threads: 1,
         };
-        let arguments = LoadArguments { target, scenario: *scenario, keys: 100, seconds: 0.1, warm_up: 0.0 };
+        let arguments = LoadArguments {
+            target,
+            scenario: *scenario,
+            keys: 100,
+            filled: false,
+            seconds: 0.1,
+            warm_up: 0.0,
+        };
         let report = load::measure(&arguments).await.unwrap();
         assert_eq!(report["errors"], 0, "{report}");
         assert!(report["calls"].as_u64().unwrap() > 0, "{report}");
@@ -73,6 +91,23 @@ async fn every_scenario_runs_against_the_floor() {
             report["calls"].as_u64().unwrap() * scenario.items(16),
             "{report}"
         );
+    }
+    floor.abort();
+}
+
+// Two threads: the probes are waited for while the floor answers them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probes_count_the_calls_of_their_step() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let floor = tokio::spawn(floor::serve(listener, 16));
+    let probes = probe::Probes::start(address, Uuid { first: 1, second: 1 }, 1_000);
+    probes.count().await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let report = probes.stop().unwrap();
+    for name in ["exist_key", "ping", "put_start"] {
+        assert!(report[name]["calls"].as_u64().unwrap() > 0, "{report}");
+        assert!(report[name]["longest_us"].as_u64().unwrap() > 0, "{report}");
     }
     floor.abort();
 }

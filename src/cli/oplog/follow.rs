@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use crate::engine::record::{LeaseBucket, ObjectRef, Record};
-use crate::engine::shard::KeyHash;
 use crate::engine::types::{LogTime, ObjectId, SequenceId};
 use crate::replication::codec::json;
 
@@ -69,8 +68,8 @@ impl Follow {
 
     fn is_about(&mut self, id: SequenceId, at: LogTime, record: &Record<'_>) -> bool {
         match *record {
-            Record::RemoveAll { shard, .. } => {
-                !self.objects.is_empty() && KeyHash::of(&self.key).shard() == usize::from(shard)
+            Record::RemoveAll { from, up_to, .. } => {
+                self.objects.range(from.0..=up_to.0.max(from.0)).next().is_some()
             }
             Record::Evict(rule) => {
                 let mut fits = false;
@@ -170,8 +169,9 @@ mod tests {
             let up_to = (LeaseBucket(bucket), ObjectId(id));
             Record::Evict(EvictRule { up_to, soft_pinned: false })
         };
-        let all = KeyHash::of(b"mine").shard() as u16;
-        assert!(shown(&Record::RemoveAll { shard: all, force: false }).is_none(), "before it was there");
+        let all =
+            |from, up_to| Record::RemoveAll { from: ObjectId(from), up_to: ObjectId(up_to), force: false };
+        assert!(shown(&all(0, 100)).is_none(), "before it was there");
         assert!(shown(&Record::PutStart(start(b"other"))).is_none());
         assert!(shown(&Record::PutStart(start(b"mine"))).is_some());
         assert!(shown(&Record::End { object: object(2), checksum: None }).is_none());
@@ -184,8 +184,8 @@ mod tests {
             shown(&Record::RenewLeases { leases: &[(ObjectId(2), LogTime(1)), (ObjectId(3), LogTime(2))] });
         assert_eq!(listed.unwrap(), "RenewLeases { leases: [(ObjectId(3), LogTime(2))] }");
         assert!(shown(&rule(96, 9)).is_some(), "it was still there");
-        assert!(shown(&Record::RemoveAll { shard: all, force: false }).is_some());
-        assert!(shown(&Record::RemoveAll { shard: all ^ 1, force: false }).is_none());
+        assert!(shown(&all(3, 3)).is_some());
+        assert!(shown(&all(4, 100)).is_none());
         assert!(shown(&Record::Discard { object: object(3), release_at: LogTime(0) }).is_some());
         assert!(shown(&Record::Release { reservation: SequenceId(14) }).is_some(), "by the record before");
         let record = Record::Remove { objects: &[object(2)], source: RemoveSource::Regex };

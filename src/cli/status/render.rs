@@ -60,7 +60,8 @@ fn row(seen: &Seen) -> [String; 8] {
     let Seen { member, status, .. } = seen;
     let (role, phase, applied, lag) = match status {
         Some(status) => {
-            (status.role, status.phase.clone(), status.applied.to_string(), status.lag.to_string())
+            let lag = status.lag.map_or_else(|| "?".to_owned(), |lag| lag.to_string());
+            (status.role, status.phase.clone(), status.applied.to_string(), lag)
         }
         // What it wrote last, which may be long ago.
         None => (member.role, "no answer".to_owned(), format!("{}?", member.applied), "?".to_owned()),
@@ -119,8 +120,13 @@ mod tests {
             applied: 7,
             ..Member::default()
         };
-        let status =
-            Status { role: Role::Primary, phase: "serving".into(), applied: 12, ..Status::default() };
+        let status = Status {
+            role: Role::Primary,
+            phase: "serving".into(),
+            applied: 12,
+            lag: Some(0),
+            ..Status::default()
+        };
         let overview = Overview {
             cluster_id: "demo".into(),
             leader: Some("a".into()),

@@ -23,7 +23,8 @@ pub(super) fn line(sights: &[Sight]) -> String {
             Some(status) => {
                 let _ = write!(part, " {} {}", status.role.as_str(), status.applied);
                 if status.role != Role::Primary {
-                    let _ = write!(part, " (lag {})", status.lag);
+                    let lag = status.lag.map_or("unknown".to_owned(), |lag| lag.to_string());
+                    let _ = write!(part, " (lag {lag})");
                 }
             }
             None if sight.pid.is_some() => part.push_str(" starting"),
@@ -115,7 +116,7 @@ mod tests {
             boot_id: "1".into(),
             role,
             applied: 7,
-            lag: 2,
+            lag: Some(2),
             ready: true,
             ..Status::default()
         };

@@ -1,22 +1,18 @@
-//! The file of a store: entries one after the other, each with its length and checksum. What is answered is on disk;
-//! an entry that is half there at the end was not answered and is cut off. When much of the file is given up history,
+//! The file of a store: entries one after the other, each with its length and checksums. What is answered is on disk;
+//! an entry that is half there at the end was not answered and is cut off. Anything else that is not what was written
+//! stops the store from being opened: acknowledged entries may follow it. When much of the file is given up history,
 //! it is written anew beside itself and renamed.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use bytes::{Buf, Bytes};
-use xxhash_rust::xxh3::xxh3_64;
-
-use crate::coordination::embedded::codec::{DecodeError, decode, encode};
+use crate::coordination::embedded::codec::{DecodeError, decode};
+use crate::coordination::embedded::frames::{HEADER_BYTES, Next, find, frame, next};
 use crate::coordination::model::entries::Entry;
 
 /// What the file starts with: a name, and the version of what follows.
-const MAGIC: &[u8; 8] = b"MKSTORE\x01";
-
-/// Length and checksum of an entry.
-const HEADER_BYTES: u64 = 12;
+const MAGIC: &[u8; 8] = b"MKSTORE\x02";
 
 /// Below this a file is not worth being written anew.
 const SMALL_BYTES: u64 = 1 << 20;
@@ -40,7 +36,7 @@ pub enum JournalError {
     #[error("{0} is in use by another process")]
     InUse(PathBuf),
     /// It holds something else.
-    #[error("{0} is not the file of a store, or one of a newer version")]
+    #[error("{0} is not the file of a store, or one of another version")]
     Foreign(PathBuf),
     /// Something in the middle of it is not what was written.
     #[error("{path} is damaged at byte {at}: {why}")]
@@ -166,17 +162,6 @@ fn start(file: &mut File, folder: &Path) -> io::Result<u64> {
     Ok(MAGIC.len() as u64)
 }
 
-fn frame(entry: &Entry, out: &mut Vec<u8>) -> io::Result<()> {
-    let start = out.len();
-    out.extend_from_slice(&[0; HEADER_BYTES as usize]);
-    encode(entry, out);
-    let (header, payload) = out[start..].split_at_mut(HEADER_BYTES as usize);
-    let length = u32::try_from(payload.len()).map_err(|_| io::Error::other("an entry of more than 4 GiB"))?;
-    header[..4].copy_from_slice(&length.to_le_bytes());
-    header[4..].copy_from_slice(&xxh3_64(payload).to_le_bytes());
-    Ok(())
-}
-
 /// Hands over all entries; where the last whole one ends.
 fn read(
     file: &mut File,
@@ -193,50 +178,25 @@ fn read(
     }
     let mut at = MAGIC.len() as u64;
     loop {
-        let payload = match next(&mut reader, length - at).map_err(io_error(path))? {
+        let payload = match next(&mut reader, at, length).map_err(io_error(path))? {
             Next::Entry(payload) => payload,
             Next::End => return Ok(at),
-            // A process that is killed leaves its last entry half written, with nothing after it. If something whole
-            // follows, then this was once whole, too, and somebody was told so.
-            Next::Bad(after) => {
-                let follows = next(&mut reader, length - at - after).map_err(io_error(path))?;
-                if matches!(follows, Next::Entry(_)) {
-                    return Err(damaged(at, "the checksum is wrong".to_owned()));
+            // A process that is killed leaves its last entry half written, with nothing after it.
+            Next::Torn | Next::Altered => match find(&mut reader, at + 1).map_err(io_error(path))? {
+                None => return Ok(at),
+                // Then this one was whole once, too, and its writer was told so.
+                Some(other) => {
+                    return Err(damaged(
+                        at,
+                        format!("an entry is not whole, but another one begins at byte {other}"),
+                    ));
                 }
-                return Ok(at);
-            }
+            },
+            Next::Damaged => return Err(damaged(at, "the length of an entry is wrong".to_owned())),
         };
         let bytes = HEADER_BYTES + payload.len() as u64;
         let entry = decode(payload).map_err(|error: DecodeError| damaged(at, error.to_string()))?;
         take(entry).map_err(|why| damaged(at, why))?;
         at += bytes;
     }
-}
-
-enum Next {
-    Entry(Bytes),
-    /// Not what was written, and so many bytes long.
-    Bad(u64),
-    /// Nothing, or less than an entry says that it has.
-    End,
-}
-
-fn next(reader: &mut impl Read, left: u64) -> io::Result<Next> {
-    if left < HEADER_BYTES {
-        return Ok(Next::End);
-    }
-    let mut header = [0; HEADER_BYTES as usize];
-    reader.read_exact(&mut header)?;
-    let mut fields = &header[..];
-    let (length, checksum) = (fields.get_u32_le(), fields.get_u64_le());
-    // No entry is empty; a file system may leave zeros where something was to be written.
-    if length == 0 || u64::from(length) > left - HEADER_BYTES {
-        return Ok(Next::End);
-    }
-    let mut payload = vec![0; length as usize];
-    reader.read_exact(&mut payload)?;
-    if xxh3_64(&payload) != checksum {
-        return Ok(Next::Bad(HEADER_BYTES + u64::from(length)));
-    }
-    Ok(Next::Entry(payload.into()))
 }

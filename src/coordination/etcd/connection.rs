@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_client::{Channel, Client, ConnectOptions, KvClient, LeaseClient, WatchClient};
+use etcd_client::{Channel, Client, ConnectOptions, KvClient, LeaseClient, MaintenanceClient, WatchClient};
 use parking_lot::Mutex;
 use tonic::transport::Endpoint;
 
@@ -28,6 +28,7 @@ pub(super) struct Connection {
     pub(super) kv: KvClient,
     pub(super) lease: LeaseClient,
     pub(super) watch: WatchClient,
+    pub(super) maintenance: MaintenanceClient,
     /// The keep-alive stream that was answered last and is free.
     pub(super) keeper: Mutex<Option<Keeper>>,
     endpoint: usize,
@@ -111,6 +112,7 @@ impl Connections {
             kv: client.kv_client().max_decoding_message_size(MAX_MESSAGE_BYTES),
             lease: client.lease_client(),
             watch: client.watch_client().max_decoding_message_size(MAX_MESSAGE_BYTES),
+            maintenance: client.maintenance_client(),
             keeper: Mutex::default(),
             endpoint: index,
         })

@@ -1,7 +1,7 @@
 //! Requests in the words of the etcd-client crate.
 
 use bytes::Bytes;
-use etcd_client::{CompareOp, DeleteOptions, Error, GetOptions, PutOptions, TxnOp};
+use etcd_client::{AlarmAction, AlarmType, CompareOp, DeleteOptions, Error, GetOptions, PutOptions, TxnOp};
 
 use crate::coordination::etcd::answers;
 use crate::coordination::etcd::connection::Connection;
@@ -34,6 +34,11 @@ impl Connection {
             Request::Compact { revision } => {
                 self.kv.clone().compact(signed(revision), None).await?;
                 Ok(Response::Compacted)
+            }
+            Request::Alarms => {
+                let raised = self.maintenance.clone().alarm(AlarmAction::Get, AlarmType::None, None).await?;
+                let no_space = raised.alarms().iter().any(|member| member.alarm() == AlarmType::Nospace);
+                Ok(Response::Alarms { no_space })
             }
         }
     }

@@ -3,22 +3,31 @@
 //! Everything here is a function of the state and the record. No clock, no setting, no live lease is read.
 
 mod objects;
+mod places;
 mod replication;
 mod segments;
 mod settle;
 mod term;
 
-pub(super) use settle::Fate;
+pub(super) use settle::{Fate, reserved_in};
+
+use std::sync::atomic::Ordering;
 
 use super::core::Core;
 use super::digest;
+use super::format::Format;
 use super::record::Record;
+use super::reign::Reign;
 use super::state::Sequencer;
 use super::task::{Task, TaskStatus};
 use super::types::{LogTime, SequenceId};
 
 impl Sequencer<'_> {
-    pub(super) fn change(&mut self, id: SequenceId, at: LogTime, record: &Record<'_>) {
+    pub(super) fn change(&mut self, format: Format, id: SequenceId, at: LogTime, record: &Record<'_>) {
+        // What follows is the meaning of records in this format; another one has to say where it differs.
+        let Format::One = format;
+        // Before anything of it can be seen (INV-3, `Engine::settled`).
+        self.engine.begun.store(id.0, Ordering::Release);
         if !matches!(record, Record::PutStart(_) | Record::End { .. }) {
             self.held.let_go();
         }
@@ -38,7 +47,7 @@ impl Sequencer<'_> {
             }
             Record::ClearReplicas { object, segment_name } => self.apply_clear(id, object, segment_name),
             Record::Sweep { objects } => self.apply_sweep(id, objects),
-            Record::RemoveAll { shard, force } => self.apply_remove_all(id, at, shard, force),
+            Record::RemoveAll { from, up_to, force } => self.apply_remove_all(id, at, from..=up_to, force),
             Record::Evict(ref rule) => self.apply_evict(id, at, rule),
             Record::ReplicationStart { object, kind, client, source, places, dynamic } => {
                 self.apply_replication_start(id, at, object, kind, client, source, places, dynamic);
@@ -97,10 +106,19 @@ impl Sequencer<'_> {
                 }
             }
             Record::RenewLeases { leases } => self.apply_renew(leases),
-            Record::NewTerm { term, primary: _, hold_until, lease_ttl, kept_tasks } => {
-                self.apply_new_term(id, at, term, hold_until, lease_ttl, kept_tasks);
+            Record::NewTerm { term, primary: _, boot_id, hold_until, lease_ttl, leader_ttl, kept_tasks } => {
+                let reign = Reign {
+                    term,
+                    boot_id,
+                    hold_until,
+                    lease_ttl,
+                    leader_ttl,
+                    kept_tasks,
+                    ..Reign::default()
+                };
+                self.apply_new_term(id, at, reign);
             }
-            Record::Resign { term } => self.apply_resign(id, term),
+            Record::Resign { term, hold_until } => self.apply_resign(id, term, hold_until),
             Record::Digest { digest } => self.apply_digest(id, digest),
         }
     }

@@ -1,14 +1,15 @@
 //! Records about objects.
 
-use std::sync::Arc;
+use std::ops::RangeInclusive;
 
 use super::settle::Fate;
 use crate::engine::core::{Core, Processing};
 use crate::engine::digest;
 use crate::engine::doubts::BrokenChain;
+use crate::engine::faults::Reason;
 use crate::engine::group::Membership;
-use crate::engine::object::{Object, Replica, ReplicaId, ReplicaStatus, Replicas};
-use crate::engine::record::{EvictRule, LeaseBucket, ObjectRef, Place, SoftPin, Start};
+use crate::engine::object::{Object, Replica, ReplicaStatus};
+use crate::engine::record::{EvictRule, LeaseBucket, ObjectRef, SoftPin, Start};
 use crate::engine::shard::{Handle, Key};
 use crate::engine::state::{Counts, Sequencer};
 use crate::engine::types::{LogTime, ObjectId, SequenceId};
@@ -31,7 +32,7 @@ impl Sequencer<'_> {
         match found {
             Some((handle, last_record)) if last_record == object.after => Some(handle),
             _ => {
-                self.core.faults += 1;
+                self.core.fault(vec![object.id], Reason::BrokenChain);
                 let found = found.map(|(_, last_record)| last_record);
                 let (record, after) = (self.core.last, object.after);
                 self.core.doubts.chain(BrokenChain { object: object.id, record, after, found });
@@ -42,13 +43,18 @@ impl Sequencer<'_> {
 
     pub(super) fn apply_start(&mut self, id: SequenceId, at: LogTime, start: &Start<'_>) {
         let Key { bytes: key, hash } = start.key;
-        let taken = self.objects(hash.shard()).find(hash, key).is_some();
-        let replicas = if taken { None } else { self.take_places(id, start.places, start.size) };
-        let Some(mut replicas) = replicas.filter(|replicas| !replicas.is_empty()) else {
-            self.core.faults += 1;
-            return;
-        };
         let object_id = ObjectId(id.0);
+        let there = self.objects(hash.shard()).get(hash, key).map(|object| object.id);
+        if let Some(there) = there {
+            return self.core.fault(vec![object_id, there], Reason::KeyTaken);
+        }
+        let mut replicas = match self.take_places(id, start.places, start.size) {
+            Ok(replicas) => replicas,
+            Err(reason) => return self.drop_unplaced(at, None, start.places, start.size, reason),
+        };
+        if replicas.is_empty() {
+            return self.core.fault(vec![object_id], Reason::UnknownSegment);
+        }
         let client = self.core.writers.take(start.client);
         let first = replicas.remove(0);
         let mut object = Object::new(key, object_id, start.size, client, first);
@@ -89,8 +95,6 @@ impl Sequencer<'_> {
             object.client = core.writers.take(start.client);
             object.keep_promises();
             object.id = ObjectId(id.0);
-            // Promises name objects by id: the list of those to be replicated has the old one, and so has the group.
-            object.clear_dirty();
             object.group().into_iter().for_each(|group| group.joined(ObjectId(id.0)));
             object.data_type = start.data_type;
             object.replicas_mut().for_each(|replica| replica.status = ReplicaStatus::Processing);
@@ -149,10 +153,7 @@ impl Sequencer<'_> {
     pub(super) fn apply_release(&mut self, id: SequenceId, reservation: SequenceId) {
         let engine = self.engine;
         let core = &mut *self.core;
-        if let Some(discarded) = core.discarded.remove(&reservation) {
-            core.discarded_bytes -= discarded.bytes();
-            core.releases.remove(&(discarded.release_at, reservation));
-            core.digest.subtract(digest::discarded(reservation, &discarded));
+        if let Some(discarded) = core.take_discarded(reservation) {
             for replica in &discarded.replicas {
                 core.free(&engine.counts, replica, discarded.size);
             }
@@ -178,8 +179,12 @@ impl Sequencer<'_> {
     /// Drops what lies in segments that are gone, unless somebody may still be writing there (R4).
     pub(super) fn apply_sweep(&mut self, id: SequenceId, objects: &[ObjectId]) {
         for object in objects {
-            if let Some(handle) = self.engine.handle(&self.core, *object) {
-                self.drop_replicas(handle, Some(id), Replica::can_be_swept);
+            let Some(handle) = self.engine.handle(&self.core, *object) else { continue };
+            let size = self.objects(handle.shard()).at(handle.slot()).map_or(0, |object| object.size);
+            self.drop_replicas(handle, Some(id), Replica::can_be_swept);
+            if self.engine.handle(&self.core, *object).is_none() {
+                self.core.report.objects_removed += 1;
+                self.core.report.bytes_removed = self.core.report.bytes_removed.saturating_add(size);
             }
         }
     }
@@ -205,21 +210,22 @@ impl Sequencer<'_> {
         }
     }
 
-    pub(super) fn apply_remove_all(&mut self, id: SequenceId, at: LogTime, shard: u16, force: bool) {
-        let Some(shard_state) = self.engine.shards.get(shard as usize) else { return };
-        let victims: Vec<ObjectId> = shard_state
-            .objects
-            .read()
-            .iter()
-            .filter(|object| {
+    pub(super) fn apply_remove_all(
+        &mut self,
+        id: SequenceId,
+        at: LogTime,
+        ids: RangeInclusive<ObjectId>,
+        force: bool,
+    ) {
+        let objects = self.core.ids.range(*ids.start()).take_while(|(object, _)| object <= ids.end());
+        let handles: Vec<Handle> = objects.map(|(_, handle)| handle).collect();
+        for handle in handles {
+            let goes = self.objects(handle.shard()).at(handle.slot()).is_some_and(|object| {
                 object.is_complete()
                     && object.replication().is_none()
                     && (force || object.replicated_lease <= at)
-            })
-            .map(|object| object.id)
-            .collect();
-        for victim in victims {
-            if let Some(handle) = self.engine.handle(&self.core, victim) {
+            });
+            if goes {
                 self.unsettle(handle, id, Fate::Free);
             }
         }
@@ -270,32 +276,9 @@ impl Sequencer<'_> {
             if let Some(handle) = self.engine.handle(&self.core, *object) {
                 self.alter(handle, None, |object, _| {
                     object.replicated_lease = object.replicated_lease.max(*until);
-                    object.clear_dirty();
                 });
             }
         }
-    }
-
-    /// Takes memory at these places. If any is not free, or its segment is not there, nothing is taken.
-    pub(super) fn take_places(
-        &mut self,
-        record: SequenceId,
-        places: &[Place],
-        size: u64,
-    ) -> Option<Replicas> {
-        let engine = self.engine;
-        let core = &mut *self.core;
-        let mut replicas = Replicas::new();
-        for (nth, place) in places.iter().enumerate() {
-            match core.take(&engine.counts, *place, size, ReplicaId::new(record, nth)) {
-                Some(replica) => replicas.push(replica),
-                None => {
-                    replicas.iter().for_each(|replica| core.free(&engine.counts, replica, size));
-                    return None;
-                }
-            }
-        }
-        Some(replicas)
     }
 }
 
@@ -304,16 +287,6 @@ impl Core {
         let write = Processing { started, soft_pin };
         self.digest.add(digest::processing(id, &write));
         self.processing.insert(id, write);
-    }
-
-    fn take(&mut self, counts: &Counts, place: Place, size: u64, id: ReplicaId) -> Option<Replica> {
-        let mounted = self.segments.get_mut(&place.segment)?;
-        let before = mounted.extents.used_bytes();
-        mounted.extents.take(place.offset, size).ok()?;
-        let after = mounted.extents.used_bytes();
-        mounted.segment.set_used(after);
-        Counts::add(&counts.allocated, after - before);
-        Some(Replica::reserved(Arc::clone(&mounted.segment), place.offset, id))
     }
 
     /// The group that this candidate for eviction stands for. One with a soft pin stands alone.

@@ -26,9 +26,9 @@ impl Sequencer<'_> {
             let Some(object) = objects.at(handle.slot()) else { return };
             object.size
         };
-        let Some(replicas) = self.take_places(id, places, size) else {
-            self.core.faults += 1;
-            return;
+        let replicas = match self.take_places(id, places, size) {
+            Ok(replicas) => replicas,
+            Err(reason) => return self.drop_unplaced(at, Some(handle), places, size, reason),
         };
         self.core.replications.insert((at, object.id));
         self.alter(handle, Some(id), |object, _| {
@@ -48,10 +48,11 @@ impl Sequencer<'_> {
         let mut source_there = false;
         self.alter(handle, Some(id), |object, core| {
             let Some(task) = object.extra.as_mut().and_then(|extra| extra.replication.take()) else { return };
-            core.replications.remove(&(task.started, object.id));
+            core.end_replication(task.started, object.id);
             let is_source = |replica: &Replica| replica.id() == task.source && replica.is_readable();
             source_there = object.replicas().any(is_source);
             if !source_there {
+                // `drop_replication` ends it.
                 object.extra_mut().replication = Some(task);
                 return;
             }
@@ -94,7 +95,7 @@ impl Sequencer<'_> {
         let mut targets = Vec::new();
         self.alter(handle, Some(id), |object, core| {
             if let Some(task) = object.extra.as_mut().and_then(|extra| extra.replication.take()) {
-                core.replications.remove(&(task.started, object.id));
+                core.end_replication(task.started, object.id);
                 targets = task.targets;
             }
         });

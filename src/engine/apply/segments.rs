@@ -1,11 +1,11 @@
 //! Records about segments and their clients.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::engine::core::{Core, Mounted};
+use crate::engine::core::{Core, Mounted, Reserved};
 use crate::engine::digest;
 use crate::engine::extents::Extents;
+use crate::engine::faults::Reason;
 use crate::engine::segment::{Segment, SegmentSpec, SegmentStatus};
 use crate::engine::state::{Counts, Sequencer};
 use crate::engine::strays::is_stray;
@@ -28,17 +28,17 @@ impl Sequencer<'_> {
         core.digest.add(digest::segment(&segment, None));
         core.next_segment = core.next_segment.max(number.0 + 1);
         core.segment_ids.insert(spec.id, number);
-        core.open_to_new(&segment);
         core.atlas.insert(&segment);
         let mut extents = Extents::new(spec.size);
         for range in core.strays.left_out(&segment) {
             if extents.take(range.start, range.end - range.start).is_err() {
-                core.faults += 1;
+                core.fault(Vec::new(), Reason::Overlap);
             }
         }
         segment.set_used(extents.used_bytes());
         Counts::add(&self.engine.counts.allocated, extents.used_bytes());
-        core.segments.insert(number, Mounted { segment: segment.clone(), extents, drain_until: None });
+        core.segments.insert(number, Mounted::new(segment.clone(), extents, None));
+        core.open_to_new(number);
         self.engine.segments.write().insert(number, segment);
         let mut clients = self.engine.clients.write();
         let entry = clients.entry(client).or_default();
@@ -58,10 +58,11 @@ impl Sequencer<'_> {
         core.digest.add(digest::client(client, entry));
         if inherited {
             let before = entry.segments.range(..core.reign.first_segment);
-            let segments: Vec<Arc<Segment>> =
-                before.filter_map(|number| Some(core.segments.get(number)?.segment.clone())).collect();
-            let open = segments.iter().filter(|segment| segment.status() == SegmentStatus::Ok);
-            open.for_each(|segment| core.open_to_new(segment));
+            let drains = |number: &SegmentNumber| {
+                core.segments.get(number).is_none_or(|mounted| mounted.drain_until.is_some())
+            };
+            let open: Vec<SegmentNumber> = before.filter(|number| !drains(number)).copied().collect();
+            open.into_iter().for_each(|number| core.open_to_new(number));
         }
     }
 
@@ -69,11 +70,13 @@ impl Sequencer<'_> {
         let core = &mut *self.core;
         let Some(mounted) = core.segments.get_mut(&number) else { return };
         core.digest.subtract(digest::segment(&mounted.segment, mounted.drain_until));
-        mounted.drain_until = Some(until);
+        if let Some(before) = mounted.drain_until.replace(until) {
+            core.drains.remove(&(before, number));
+        }
+        core.drains.insert((until, number));
         core.digest.add(digest::segment(&mounted.segment, mounted.drain_until));
         mounted.segment.set_status(SegmentStatus::GracefullyUnmounting, id);
-        let segment = mounted.segment.clone();
-        core.close_to_new(&[segment]);
+        core.close_to_new(number);
     }
 
     /// The segment is gone at once, and every replica in it is as good as gone; a sweep takes them out later.
@@ -81,17 +84,19 @@ impl Sequencer<'_> {
         self.bury(id, [number]);
     }
 
-    /// Takes segments away. Whoever is writing there goes on (R4). If anything lay in them, that costs time for every
-    /// write under way, and none for objects.
+    /// Takes segments away. Clients that are writing there go on (R4). It costs time for every write under way in them,
+    /// and none for objects.
     fn bury(&mut self, id: SequenceId, numbers: impl IntoIterator<Item = SegmentNumber>) {
-        let (mut gone, mut used) = (Vec::new(), false);
+        let mut reserved = Vec::new();
         let core = &mut *self.core;
         for number in numbers {
-            let Some(mounted) = core.segments.remove(&number) else { continue };
-            let segment = mounted.segment;
+            core.close_to_new(number);
+            let Some(mut mounted) = core.segments.remove(&number) else { continue };
+            let segment = mounted.segment.clone();
             core.digest.subtract(digest::segment(&segment, mounted.drain_until));
             core.segment_ids.remove(&segment.id);
             core.atlas.remove(&segment);
+            mounted.drain_until.into_iter().for_each(|until| _ = core.drains.remove(&(until, number)));
             self.engine.segments.write().remove(&number);
             segment.bury(id);
             let mut clients = self.engine.clients.write();
@@ -102,37 +107,55 @@ impl Sequencer<'_> {
                     clients.remove(&segment.client);
                 }
             }
-            used |= mounted.extents.used_bytes() > 0;
             Counts::subtract(&self.engine.counts.capacity, segment.size);
             Counts::subtract(&self.engine.counts.allocated, mounted.extents.used_bytes());
             Counts::add(&self.engine.counts.unmounts, 1);
-            gone.push(segment);
+            reserved.append(&mut mounted.reserved.iter().copied().collect());
+            mounted.reserved.clear();
+            self.buried.push(mounted);
         }
-        core.close_to_new(&gone);
-        if used {
-            self.find_strays();
-        }
-    }
-
-    /// Looks for writes whose segment is gone.
-    pub(in crate::engine) fn find_strays(&mut self) {
         #[cfg(feature = "planted")]
         if planted::active(Bug::ForgetStrays) {
             return;
         }
+        reserved.into_iter().for_each(|what| self.find_stray_of(what));
+    }
+
+    /// Looks for writes whose segment is gone, among all.
+    pub(in crate::engine) fn find_strays(&mut self) {
+        let core = &*self.core;
+        let writes = core.processing.keys().chain(core.replications.iter().map(|(_, id)| id));
+        let writes = writes.map(|id| Reserved::Object(*id));
+        let all: Vec<Reserved> =
+            writes.chain(core.discarded.keys().map(|record| Reserved::Discarded(*record))).collect();
+        all.into_iter().for_each(|what| self.find_stray_of(what));
+    }
+
+    /// Remembers those of the reserved bytes whose segment is gone, and an object that went with its last segment.
+    fn find_stray_of(&mut self, what: Reserved) {
         let engine = self.engine;
         let core = &mut *self.core;
-        let copies = core.replications.iter().map(|(_, id)| id);
-        for id in core.processing.keys().chain(copies) {
-            let Some(handle) = core.ids.find(*id) else { continue };
-            let objects = engine.shards[handle.shard()].objects.read();
-            let Some(object) = objects.at(handle.slot()) else { continue };
-            let strays = object.replicas().filter(|replica| is_stray(replica));
-            strays.for_each(|replica| core.strays.insert(replica, object.size));
-        }
-        for bytes in core.discarded.values() {
-            let strays = bytes.replicas.iter().filter(|replica| is_stray(replica));
-            strays.for_each(|replica| core.strays.insert(replica, bytes.size));
+        match what {
+            Reserved::Object(id) => {
+                let Some(handle) = core.ids.find(id) else { return };
+                let objects = engine.shards[handle.shard()].objects.read();
+                let Some(object) = objects.at(handle.slot()) else { return };
+                let strays = object.replicas().filter(|replica| is_stray(replica));
+                strays.for_each(|replica| core.strays.insert(replica, object.size));
+                if !object.is_valid() {
+                    if core.processing.contains_key(&id) {
+                        core.lost_writes.insert(id);
+                    }
+                    if object.replication().is_some() {
+                        core.lost_copies.insert(id);
+                    }
+                }
+            }
+            Reserved::Discarded(record) => {
+                let Some(bytes) = core.discarded.get(&record) else { return };
+                let strays = bytes.replicas.iter().filter(|replica| is_stray(replica));
+                strays.for_each(|replica| core.strays.insert(replica, bytes.size));
+            }
         }
     }
 
@@ -147,10 +170,18 @@ impl Sequencer<'_> {
 
 impl Core {
     /// New objects may be placed in the segment.
-    pub(in crate::engine) fn open_to_new(&mut self, segment: &Segment) {
-        self.names.entry(segment.name.clone()).or_default().push(segment.number);
-        self.hosts.entry(segment.host_id.clone()).or_default().push(segment.number);
-        self.open.push(segment.number);
+    pub(in crate::engine) fn open_to_new(&mut self, number: SegmentNumber) {
+        let Some(mounted) = self.segments.get_mut(&number).filter(|mounted| mounted.open.is_none()) else {
+            return;
+        };
+        mounted.open = Some(self.open.push(number, mounted.extents.largest_free()));
+        let segment = &mounted.segment;
+        for (index, text) in [(&mut self.names, &segment.name), (&mut self.hosts, &segment.host_id)] {
+            let numbers = index.entry(text.clone()).or_default();
+            if let Err(place) = numbers.binary_search(&number) {
+                numbers.insert(place, number);
+            }
+        }
     }
 
     /// Nothing new is placed in any segment.
@@ -158,25 +189,34 @@ impl Core {
         self.names.clear();
         self.hosts.clear();
         self.open.clear();
+        self.segments.values_mut().for_each(|mounted| mounted.open = None);
     }
 
-    /// Nothing new is placed in these segments.
-    fn close_to_new(&mut self, gone: &[Arc<Segment>]) {
-        let mut numbers: Vec<SegmentNumber> = gone.iter().map(|segment| segment.number).collect();
-        numbers.sort_unstable();
-        let stays = |number: &SegmentNumber| numbers.binary_search(number).is_err();
-        let names: BTreeSet<&[u8]> = gone.iter().map(|segment| &*segment.name).collect();
-        let hosts: BTreeSet<&[u8]> = gone.iter().map(|segment| &*segment.host_id).collect();
-        for (index, texts) in [(&mut self.names, names), (&mut self.hosts, hosts)] {
-            for text in texts {
-                if let Some(numbers) = index.get_mut(text) {
-                    numbers.retain(stays);
-                    if numbers.is_empty() {
-                        index.remove(text);
-                    }
-                }
+    /// Nothing new is placed in the segment.
+    fn close_to_new(&mut self, number: SegmentNumber) {
+        let Some(mounted) = self.segments.get_mut(&number) else { return };
+        let Some(place) = mounted.open.take() else { return };
+        let segment = &mounted.segment;
+        for (index, text) in [(&mut self.names, &segment.name), (&mut self.hosts, &segment.host_id)] {
+            let Some(numbers) = index.get_mut(text) else { continue };
+            if let Ok(place) = numbers.binary_search(&number) {
+                numbers.remove(place);
+            }
+            if numbers.is_empty() {
+                index.remove(text);
             }
         }
-        self.open.retain(stays);
+        if let Some(moved) = self.open.remove(place).and_then(|moved| self.segments.get_mut(&moved)) {
+            moved.open = Some(place);
+        }
+    }
+
+    /// What is free of a segment has changed.
+    pub(super) fn refit(&mut self, number: SegmentNumber) {
+        if let Some(mounted) = self.segments.get(&number)
+            && let Some(place) = mounted.open
+        {
+            self.open.set(place, mounted.extents.largest_free());
+        }
     }
 }

@@ -3,17 +3,20 @@
 
 use std::sync::Arc;
 
-use crate::engine::core::{Core, Discarded, Hint, Mounted};
+use smallvec::SmallVec;
+
+use crate::engine::core::{Core, Discarded, Hint, Mounted, Reserved};
 use crate::engine::digest;
 use crate::engine::eviction::Standing;
 use crate::engine::extents::NotTaken;
+use crate::engine::faults::Reason;
 use crate::engine::group::{Group, Membership};
 use crate::engine::object::{Object, Replica, Replicas};
 use crate::engine::record::LeaseBucket;
 use crate::engine::shard::{Handle, KeyHash};
 use crate::engine::state::{Counts, Engine, Sequencer};
 use crate::engine::strays::addresses;
-use crate::engine::types::{LogTime, ObjectId, SequenceId};
+use crate::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId};
 
 /// What becomes of the bytes of a removed object.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +35,20 @@ struct Imprint {
     soft_pin_until: LogTime,
     /// Whether it could be evicted.
     can_go: bool,
-    /// The group that it goes with.
+    /// The group that it belongs to.
     group: Option<Arc<Group>>,
+    /// Whether it stands alone in the order of eviction all the same.
+    pinned: bool,
+    /// The segments in which a client may be writing to it.
+    reserved: SmallVec<[SegmentNumber; 2]>,
+}
+
+/// The segments of an object that is being written, copied or moved: all of them, since it is lost with the last.
+pub(in crate::engine) fn reserved_in(object: &Object) -> SmallVec<[SegmentNumber; 2]> {
+    if object.is_complete() && object.replication().is_none() {
+        return SmallVec::new();
+    }
+    object.replicas().map(|replica| replica.segment.number).collect()
 }
 
 impl Imprint {
@@ -47,8 +62,15 @@ impl Imprint {
             lease: object.replicated_lease,
             soft_pin_until,
             can_go: !object.hard_pinned && object.replication().is_none() && object.is_complete(),
-            group: if pinned { None } else { object.group().cloned() },
+            group: object.group().cloned(),
+            pinned,
+            reserved: reserved_in(object),
         }
+    }
+
+    /// Whether its place in the order of eviction is its own, not its group's.
+    fn stands_alone(&self) -> bool {
+        self.pinned || self.group.is_none()
     }
 
     fn standing(&self) -> Standing {
@@ -57,12 +79,39 @@ impl Imprint {
 }
 
 impl Core {
+    /// Bytes in these segments are reserved; those that are gone do not count any more.
+    fn reserve(&mut self, numbers: impl IntoIterator<Item = SegmentNumber>, what: Reserved) {
+        for number in numbers {
+            if let Some(mounted) = self.segments.get_mut(&number) {
+                mounted.reserved.insert(what);
+            }
+        }
+    }
+
+    /// They no longer are.
+    fn unreserve(&mut self, numbers: impl IntoIterator<Item = SegmentNumber>, what: Reserved) {
+        for number in numbers {
+            if let Some(mounted) = self.segments.get_mut(&number) {
+                mounted.reserved.remove(&what);
+            }
+        }
+    }
+
+    /// Ends a copy or move.
+    pub(super) fn end_replication(&mut self, started: LogTime, id: ObjectId) {
+        self.replications.remove(&(started, id));
+        self.lost_copies.remove(&id);
+    }
+
     fn imprint_off(&mut self, imprint: &Imprint) {
         self.digest.subtract(imprint.hash);
         self.evictable -= usize::from(imprint.can_go);
+        if imprint.stands_alone() && imprint.can_go {
+            self.eviction.remove(imprint.standing());
+        }
         match &imprint.group {
-            None if imprint.can_go => self.eviction.remove(imprint.standing()),
             None => {}
+            Some(group) if imprint.pinned => self.pin_in_group(group, imprint.id, false),
             Some(group) => self.regroup(group, |membership| {
                 membership.members.remove(&imprint.id);
                 membership.ready.remove(&(imprint.lease, imprint.id));
@@ -73,9 +122,12 @@ impl Core {
     fn imprint_on(&mut self, imprint: &Imprint) {
         self.digest.add(imprint.hash);
         self.evictable += usize::from(imprint.can_go);
+        if imprint.stands_alone() && imprint.can_go {
+            self.eviction.insert(imprint.standing());
+        }
         match &imprint.group {
-            None if imprint.can_go => self.eviction.insert(imprint.standing()),
             None => {}
+            Some(group) if imprint.pinned => self.pin_in_group(group, imprint.id, true),
             Some(group) => self.regroup(group, |membership| {
                 membership.members.insert(imprint.id);
                 if imprint.can_go {
@@ -97,16 +149,20 @@ impl Core {
         }
     }
 
-    fn enter_group(&mut self, group: &Group) {
+    /// Notes a member with a pin, which the standing of the group does not depend on, or forgets it.
+    fn pin_in_group(&mut self, group: &Group, id: ObjectId, pinned: bool) {
         if let Some((_, membership)) = self.groups.get_mut(&group.id) {
-            membership.objects += 1;
+            if pinned {
+                membership.pinned.insert(id);
+            } else {
+                membership.pinned.remove(&id);
+            }
         }
     }
 
+    /// Forgets a group without objects.
     fn leave_group(&mut self, group: &Group) {
-        let Some((_, membership)) = self.groups.get_mut(&group.id) else { return };
-        membership.objects -= 1;
-        if membership.objects == 0 {
+        if self.groups.get(&group.id).is_some_and(|(_, membership)| membership.is_empty()) {
             self.groups.remove(&group.id);
         }
     }
@@ -125,15 +181,22 @@ impl Core {
     /// them, wherever the same memory is mounted now.
     pub(super) fn free(&mut self, counts: &Counts, replica: &Replica, size: u64) {
         if let Some(mounted) = self.segments.get_mut(&replica.segment.number) {
-            self.faults += u64::from(mounted.give(counts, replica.offset, size).is_err());
+            if mounted.give(counts, replica.offset, size).is_err() {
+                self.fault(Vec::new(), Reason::NotTaken);
+            }
+            self.refit(replica.segment.number);
         } else if self.strays.remove(replica) {
             let ended = addresses(replica, size);
-            for number in self.atlas.at(&replica.segment.te_endpoint, ended.clone()) {
+            let numbers: SmallVec<[SegmentNumber; 2]> =
+                self.atlas.at(&replica.segment.te_endpoint, ended.clone()).collect();
+            for number in numbers {
                 let Some(mounted) = self.segments.get_mut(&number) else { continue };
-                if let Some(range) = self.strays.given_back(&mounted.segment, &ended) {
-                    let given = mounted.give(counts, range.start, range.end - range.start);
-                    self.faults += u64::from(given.is_err());
+                if let Some(range) = self.strays.given_back(&mounted.segment, &ended)
+                    && mounted.give(counts, range.start, range.end - range.start).is_err()
+                {
+                    self.fault(Vec::new(), Reason::NotTaken);
                 }
+                self.refit(number);
             }
         }
     }
@@ -160,7 +223,18 @@ impl Core {
         self.digest.add(digest::discarded(record, &bytes));
         self.releases.insert((bytes.release_at, record));
         self.discarded_bytes += bytes.bytes();
+        self.reserve(bytes.written_in(), Reserved::Discarded(record));
         self.discarded.insert(record, bytes);
+    }
+
+    /// Takes bytes out of those that are kept reserved.
+    pub(super) fn take_discarded(&mut self, record: SequenceId) -> Option<Discarded> {
+        let bytes = self.discarded.remove(&record)?;
+        self.discarded_bytes -= bytes.bytes();
+        self.releases.remove(&(bytes.release_at, record));
+        self.digest.subtract(digest::discarded(record, &bytes));
+        self.unreserve(bytes.written_in(), Reserved::Discarded(record));
+        Some(bytes)
     }
 }
 
@@ -204,6 +278,10 @@ impl Sequencer<'_> {
         let after = Imprint::of(object, key, core);
         core.imprint_off(&before);
         core.imprint_on(&after);
+        if (before.id, &before.reserved) != (after.id, &after.reserved) {
+            core.unreserve(before.reserved, Reserved::Object(before.id));
+            core.reserve(after.reserved, Reserved::Object(after.id));
+        }
         if before.soft_pin_until != after.soft_pin_until {
             match (before.soft_pin_until, after.soft_pin_until) {
                 (LogTime(0), _) => Counts::add(&engine.counts.soft_pinned, 1),
@@ -219,11 +297,9 @@ impl Sequencer<'_> {
         let core = &mut *self.core;
         let imprint = Imprint::of(&object, hash, core);
         let id = object.id;
-        if let Some(group) = object.group() {
-            group.joined(id);
-            core.enter_group(group);
-        }
+        object.group().into_iter().for_each(|group| group.joined(id));
         core.imprint_on(&imprint);
+        core.reserve(imprint.reserved, Reserved::Object(id));
         if imprint.soft_pin_until != LogTime(0) {
             Counts::add(&engine.counts.soft_pinned, 1);
         }
@@ -245,6 +321,7 @@ impl Sequencer<'_> {
         core.ids.remove(id);
         let imprint = Imprint::of(&object, KeyHash::of(&object.key), core);
         core.imprint_off(&imprint);
+        core.unreserve(imprint.reserved, Reserved::Object(id));
         if let Some(group) = object.group() {
             core.leave_group(group);
         }
@@ -253,7 +330,7 @@ impl Sequencer<'_> {
         }
         core.end_processing(id);
         if let Some(task) = object.replication() {
-            core.replications.remove(&(task.started, id));
+            core.end_replication(task.started, id);
         }
         core.writers.give(object.client);
         Counts::subtract(&engine.counts.objects, 1);
@@ -272,6 +349,7 @@ impl Sequencer<'_> {
 impl Core {
     pub(super) fn end_processing(&mut self, id: ObjectId) -> Option<crate::engine::core::Processing> {
         let processing = self.processing.remove(&id)?;
+        self.lost_writes.remove(&id);
         self.digest.subtract(digest::processing(id, &processing));
         Some(processing)
     }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use crate::engine::core::Core;
 use crate::engine::digest::{self, Digest};
+use crate::engine::doubts::Mismatch;
 use crate::engine::reign::{Reign, TermReport};
 use crate::engine::state::Sequencer;
 use crate::engine::types::{LogTime, SegmentNumber, SequenceId, Term};
@@ -13,31 +14,23 @@ use crate::planted::{self, Bug};
 impl Sequencer<'_> {
     /// Cleans up after the old primary, at a cost for each client and segment and none for objects: what lies in
     /// segments that are gone is as good as gone already, reservations stay as they are (R4), and leases keep what
-    /// records say of them.
-    pub(super) fn apply_new_term(
-        &mut self,
-        id: SequenceId,
-        at: LogTime,
-        term: Term,
-        hold_until: LogTime,
-        lease_ttl: u64,
-        kept_tasks: u32,
-    ) {
+    /// records say of them. `told` has what the record tells; the rest follows from the state.
+    pub(super) fn apply_new_term(&mut self, id: SequenceId, at: LogTime, told: Reign) {
         #[cfg(feature = "planted")]
         if planted::active(Bug::ForgetReservations) {
             self.forget_reservations(id);
+        } else if planted::active(Bug::ForgetUnleased) {
+            self.forget_unleased(id, at);
         }
         let core = &mut *self.core;
         let reign = Reign {
-            term,
             began: id,
             since: at,
             // An earlier hold goes on: promises of two primaries ago may be among what it protects.
-            hold_until: core.reign.hold_until.max(hold_until),
-            lease_ttl,
+            hold_until: core.reign.hold_until.max(told.hold_until),
             first_segment: SegmentNumber(core.next_segment),
-            kept_tasks,
             resigned: core.reign.resigned,
+            ..told
         };
         core.set_reign(reign);
         core.forget_tasks();
@@ -52,7 +45,7 @@ impl Sequencer<'_> {
         }
         let counts = &self.engine.counts;
         core.report = TermReport {
-            term,
+            term: reign.term,
             began: id,
             clients: clients.len(),
             segments: core.segments.len(),
@@ -60,6 +53,8 @@ impl Sequencer<'_> {
             bytes: counts.allocated.load(Ordering::Relaxed),
             reservations: core.processing.len() + core.replications.len() + core.discarded.len(),
             hold_ms: reign.hold_until.0.saturating_sub(at.0),
+            objects_removed: 0,
+            bytes_removed: 0,
         };
     }
 
@@ -74,18 +69,29 @@ impl Sequencer<'_> {
         }
     }
 
-    pub(super) fn apply_resign(&mut self, id: SequenceId, term: Term) {
+    /// A bug on purpose: the object whose lease ended first is dropped.
+    #[cfg(feature = "planted")]
+    fn forget_unleased(&mut self, id: SequenceId, at: LogTime) {
+        let first = self.core.eviction.candidates(at, false).next();
+        if let Some(handle) = first.and_then(|(_, object)| self.engine.handle(&self.core, object)) {
+            self.unsettle(handle, id, super::Fate::Free);
+        }
+    }
+
+    pub(super) fn apply_resign(&mut self, id: SequenceId, term: Term, hold_until: LogTime) {
         let reign = self.core.reign;
         // What another term says of itself tells nothing about the promises of this one.
         if reign.term == term {
-            self.core.set_reign(Reign { resigned: id, ..reign });
+            let hold_until = reign.hold_until.max(hold_until);
+            self.core.set_reign(Reign { resigned: id, hold_until, ..reign });
         }
     }
 
     /// The digest that whoever made the record had before it. The log is the truth: if ours differs, we are wrong.
     pub(super) fn apply_digest(&mut self, id: SequenceId, digest: Digest) {
         if digest != self.core.digest() {
-            self.core.doubts.digest(id);
+            let own = self.core.digest();
+            self.core.doubts.digest(Mismatch { record: id, own });
         }
     }
 }

@@ -14,27 +14,32 @@ use super::remove::CHUNK;
 impl Engine {
     /// Evicts objects if memory is short, and says how many went. Others get their turn between records.
     pub fn evict(&self, now: LogTime) -> u64 {
+        self.evict_while(now, &mut || true)
+    }
+
+    /// Evicts objects if memory is short, asking before each chunk whether to go on, and says how many went.
+    pub fn evict_while(&self, now: LogTime, go_on: &mut impl FnMut() -> bool) -> u64 {
         let used = self.used_ratio();
         let rules = &self.rules;
         if used <= rules.high_watermark && !self.counts.starved.load(Ordering::Relaxed) {
             return 0;
         }
         // Whoever found no memory is remembered until there may be some (R6).
-        if self.sequencer(now).held() {
+        if self.is_sealed() || self.sequencer(now).held() {
             return 0;
         }
         self.counts.starved.store(false, Ordering::Relaxed);
         let over = used - rules.high_watermark;
         let target = rules.eviction_ratio.max(over + rules.eviction_ratio);
         let at_least = (target / 2.0).max(over);
-        self.end_soft_pins(now);
+        self.end_soft_pins(now, go_on);
         let base = self.sequencer(now).core.evictable as f64;
         let share = |ratio: f64| (base * ratio).ceil().max(0.0) as u64;
         let mut evicted =
-            self.evict_up_to(share(target), Order { soft_pinned: false, inherited: false }, now);
+            self.evict_up_to(share(target), Order { soft_pinned: false, inherited: false }, now, go_on);
         if evicted < share(at_least) && rules.evict_soft_pinned {
             let order = Order { soft_pinned: true, inherited: false };
-            evicted += self.evict_up_to(share(at_least) - evicted, order, now);
+            evicted += self.evict_up_to(share(at_least) - evicted, order, now, go_on);
         }
         evicted
     }
@@ -43,24 +48,29 @@ impl Engine {
     /// (R6), and says how many went; those with a soft pin when it has ended. Objects of this term are as good as just
     /// read.
     pub fn evict_expired(&self, now: LogTime) -> u64 {
+        self.evict_expired_while(now, &mut || true)
+    }
+
+    /// [`Self::evict_expired`], asking before each chunk whether to go on.
+    pub fn evict_expired_while(&self, now: LogTime, go_on: &mut impl FnMut() -> bool) -> u64 {
         {
             let sequencer = self.sequencer(now);
             if sequencer.held() || sequencer.core.reign.term == Term(0) {
                 return 0;
             }
         }
-        self.end_soft_pins(now);
-        self.evict_up_to(u64::MAX, Order { soft_pinned: false, inherited: true }, now)
+        self.end_soft_pins(now, go_on);
+        self.evict_up_to(u64::MAX, Order { soft_pinned: false, inherited: true }, now, go_on)
     }
 
     /// Takes all soft pins off whose time has passed. Others get their turn between records.
-    fn end_soft_pins(&self, now: LogTime) {
-        while self.sequencer(now).end_some_soft_pins() {}
+    fn end_soft_pins(&self, now: LogTime, go_on: &mut impl FnMut() -> bool) {
+        while go_on() && self.sequencer(now).end_some_soft_pins() {}
     }
 
-    fn evict_up_to(&self, want: u64, order: Order, now: LogTime) -> u64 {
+    fn evict_up_to(&self, want: u64, order: Order, now: LogTime, go_on: &mut impl FnMut() -> bool) -> u64 {
         let mut evicted = 0;
-        while evicted < want {
+        while evicted < want && go_on() {
             let (gone, renewed) = self.sequencer(now).evict_some(want - evicted, order);
             // Renewed objects have moved back in the order, so every round comes closer to the end.
             if gone == 0 && renewed == 0 {
@@ -85,7 +95,7 @@ impl Sequencer<'_> {
     /// Takes soft pins off whose time has passed, as many as one record does, and says whether there were any. A rule
     /// that names nobody does that and nothing else.
     fn end_some_soft_pins(&mut self) -> bool {
-        let ended = self.core.eviction.has_soft_pins_ended(self.now);
+        let ended = !self.engine.is_sealed() && self.core.eviction.has_soft_pins_ended(self.now);
         if ended {
             let rule = EvictRule { up_to: (LeaseBucket(0), ObjectId(0)), soft_pinned: false };
             self.commit(&Record::Evict(rule));
@@ -102,6 +112,10 @@ impl Sequencer<'_> {
     /// rule stops before that place, or it would name an object that a reader may have been promised meanwhile. Never to
     /// an earlier one: the id stays, also that of a group, and a lease only grows.
     fn evict_some(&mut self, want: u64, order: Order) -> (usize, usize) {
+        // A mark that no record follows would keep readers waiting for ever.
+        if self.engine.is_sealed() {
+            return (0, 0);
+        }
         let soft_pinned = order.soft_pinned;
         let want = want.min(MAX_VICTIMS as u64) as usize;
         let reign = &self.core.reign;

@@ -4,61 +4,161 @@
 //! drained each second; all of them before a hand-over; and those of objects that eviction comes across. Between them
 //! the log is up to half a lease behind, which R6 makes up for after a crash.
 
-use crate::engine::object::Object;
-use crate::engine::record::Record;
-use crate::engine::shard::SHARDS;
-use crate::engine::state::{Engine, Sequencer};
-use crate::engine::types::{LogTime, ObjectId};
+use std::ops::Bound;
 
-/// At most so many promises in one record: nobody waits longer than half a millisecond for the sequencer, and the
+use crate::engine::group::Group;
+use crate::engine::promises::List;
+use crate::engine::record::Record;
+use crate::engine::shard::Shard;
+use crate::engine::state::{Engine, Sequencer};
+use crate::engine::types::{LogTime, ObjectId, SequenceId};
+#[cfg(feature = "planted")]
+use crate::planted::{self, Bug};
+
+/// At most so many promises in one record: no client waits longer than half a millisecond for the sequencer, and the
 /// record's own bytes are still few among them.
 const CHUNK: usize = 1024;
+
+/// So many shards are flushed at a time.
+const FLUSHED_SHARDS: usize = 16;
 
 impl Engine {
     /// Writes the promises down that were made since the last time and are worth it: an object is on the list again only
     /// when half its time has passed since it was last written down. Returns how many.
     pub fn replicate_leases(&self, now: LogTime) -> usize {
-        let mut dirty = Vec::new();
+        if self.is_sealed() {
+            return 0;
+        }
+        let mut due = Vec::new();
         for shard in &self.shards {
-            dirty.append(&mut shard.dirty.lock());
+            shard.take_promised(List::Due, LogTime(0), |_, object| due.push(object.id));
+            shard.tidy_promises(now);
         }
-        self.renew_all(dirty, now)
+        self.renew_all(due, LogTime(0), now, &mut || true).0
     }
 
-    /// Writes every promise down that is longer than what records say, and returns how many. Looks at every object:
-    /// before a hand-over call it once while reads are still answered, so that the second time, when they are not, finds
-    /// little to write.
+    /// Writes every promise down that is longer than what records say, and returns how many. Its cost is proportional to
+    /// these: before a hand-over call it once while reads are still answered, so that the second time, when they are
+    /// not, finds little to write.
     pub fn flush_leases(&self, now: LogTime) -> usize {
-        let mut owed = Vec::new();
-        for shard in 0..SHARDS {
-            let objects = self.shards[shard].objects.read();
-            let owes = |object: &&Object| object.owes_renewal() && object.lease() > now;
-            owed.extend(objects.iter().filter(owes).map(|object| object.id));
-        }
-        self.renew_all(owed, now)
+        self.flush_leases_while(now, || true).0
     }
 
-    /// In order of id: neighbours take few bytes in the log.
-    fn renew_all(&self, mut ids: Vec<ObjectId>, now: LogTime) -> usize {
+    /// Like [`Engine::flush_leases`], but asks before each record whether to go on. Returns how many promises were written
+    /// down, and whether that is all: what is not written down by then is found by the next call.
+    pub fn flush_leases_while(&self, now: LogTime, mut go_on: impl FnMut() -> bool) -> (usize, bool) {
+        if self.is_sealed() {
+            return (0, false);
+        }
+        let mut written = 0;
+        // A few shards at a time: what is taken off the lists and cannot be written down has to be put back.
+        for shards in self.shards.chunks(FLUSHED_SHARDS) {
+            let mut owed = Vec::new();
+            for shard in shards {
+                self.take_promised(shard, now, &mut owed);
+            }
+            let (renewed, complete) = self.renew_all(owed, now, now, &mut go_on);
+            written += renewed;
+            if !complete {
+                return (written, false);
+            }
+        }
+        (written, true)
+    }
+
+    /// Takes what a shard has promised beyond `now` off its lists.
+    fn take_promised(&self, shard: &Shard, now: LogTime, owed: &mut Vec<ObjectId>) {
+        for list in [List::Due, List::Early] {
+            shard.take_promised(list, now, |_, object| {
+                #[cfg(feature = "planted")]
+                if planted::active(Bug::FlushSkipsGroups) && object.group().is_some() {
+                    return;
+                }
+                owed.push(object.id);
+            });
+        }
+        for group in shard.take_promised_groups(now) {
+            #[cfg(feature = "planted")]
+            if planted::active(Bug::FlushSkipsGroups) {
+                continue;
+            }
+            self.members_of(&group, owed);
+        }
+    }
+
+    /// How many entries the lists of unreplicated promises have. Some may have ended since.
+    #[must_use]
+    pub fn listed_promises(&self) -> usize {
+        self.shards.iter().map(|shard| shard.promises.lock().len()).sum()
+    }
+
+    /// Adds the members of a group to `ids`. The sequencer is given back now and then: a group may be large.
+    fn members_of(&self, group: &Group, ids: &mut Vec<ObjectId>) {
+        let mut after = Bound::Unbounded;
+        loop {
+            let sequencer = self.sequencer(LogTime(0));
+            let Some((_, membership)) = sequencer.core.groups.get(&group.id) else { return };
+            for members in [&membership.members, &membership.pinned] {
+                ids.extend(members.range((after, Bound::Unbounded)).take(CHUNK));
+            }
+            // Both sets are read from the lower of their ends on, so that none is left out; `renew_all` drops doubles.
+            let ends = [&membership.members, &membership.pinned]
+                .map(|members| members.range((after, Bound::Unbounded)).nth(CHUNK - 1));
+            match ends.into_iter().flatten().min() {
+                Some(end) => after = Bound::Excluded(*end),
+                None => return,
+            }
+        }
+    }
+
+    /// Writes down what holds these objects beyond `past`, in order of id: neighbours take few bytes in the log.
+    fn renew_all(
+        &self,
+        mut ids: Vec<ObjectId>,
+        past: LogTime,
+        now: LogTime,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> (usize, bool) {
         ids.sort_unstable();
-        ids.chunks(CHUNK).map(|chunk| self.sequencer(now).renew(chunk)).sum()
+        ids.dedup();
+        let (mut renewed, mut done) = (0, 0);
+        for chunk in ids.chunks(CHUNK) {
+            let written = if go_on() { self.sequencer(now).renew(chunk, past) } else { None };
+            let Some(written) = written else {
+                // They are off the lists, and the next hand-over must find them (R6).
+                ids[done..].chunks(CHUNK).for_each(|chunk| self.sequencer(now).relist(chunk));
+                return (renewed, false);
+            };
+            renewed += written;
+            done += chunk.len();
+        }
+        (renewed, true)
     }
 }
 
 impl Sequencer<'_> {
-    /// Writes the promises that hold these objects down, unless records say as much already.
-    fn renew(&mut self, ids: &[ObjectId]) -> usize {
+    /// Writes the promises down that hold these objects beyond `past`, unless records say as much already. `None` if the
+    /// engine is sealed.
+    fn renew(&mut self, ids: &[ObjectId], past: LogTime) -> Option<usize> {
         let owed = |id: &ObjectId| {
             let handle = self.engine.handle(&self.core, *id)?;
             self.view(handle, |object| {
-                object.clear_dirty();
-                object.owes_renewal().then(|| (object.id, object.lease()))
+                let owes = object.owes_renewal() && object.lease() > past;
+                owes.then(|| (object.id, object.lease()))
             })?
         };
         let leases: Vec<(ObjectId, LogTime)> = ids.iter().filter_map(owed).collect();
-        if !leases.is_empty() {
-            self.commit(&Record::RenewLeases { leases: &leases });
+        if !leases.is_empty() && self.commit(&Record::RenewLeases { leases: &leases }) == SequenceId::NEVER {
+            return None;
         }
-        leases.len()
+        Some(leases.len())
+    }
+
+    /// Puts objects back on the list that a hand-over reads.
+    fn relist(&self, ids: &[ObjectId]) {
+        for handle in ids.iter().filter_map(|id| self.engine.handle(&self.core, *id)) {
+            let shard = &self.engine.shards[handle.shard()];
+            self.view(handle, |object| shard.relist(handle.slot(), object));
+        }
     }
 }

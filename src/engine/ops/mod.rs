@@ -27,3 +27,8 @@ pub const MAX_KEY: usize = 4096;
 
 /// The longest value of the metadata server in a master with a log, for the same reason.
 pub const MAX_LOGGED_VALUE: usize = 200 << 10;
+
+/// What one chunk of long work takes in the log, at most: it names 1,024 objects in one record, or a few hundred in a
+/// record each. Operations whose name ends in `_while` ask before each chunk, outside of every lock, whether to go on:
+/// that is where they wait for space in the log (R2), and where a primary that leaves stops them.
+pub const CHUNK_BYTES: usize = crate::engine::bounds::MAX_RECORD;

@@ -1,12 +1,13 @@
 //! Choosing where new replicas go.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use smallvec::SmallVec;
 
 use crate::engine::core::{Core, Mounted};
 use crate::engine::extents::Extents;
+use crate::engine::open_segments::OpenSegments;
 use crate::engine::record::Place;
 use crate::engine::rules::Strategy;
 use crate::engine::types::SegmentNumber;
@@ -32,6 +33,10 @@ impl Core {
     /// Places for as many of the wanted replicas as there is room for, each in a segment of another name.
     pub(super) fn choose_places(&mut self, wanted: &Wanted<'_>) -> Places {
         let Self { segments, names, open, hosts, chance, .. } = self;
+        // In a full pool this is all that a write costs, however many segments there are.
+        if wanted.size == 0 || open.longest() < wanted.size {
+            return Places::new();
+        }
         let count = wanted.replicas.min(MAX_REPLICAS).min(open.len() as u64) as usize;
         let mut search =
             Search { segments, size: wanted.size, count, names: SmallVec::new(), places: Places::new() };
@@ -50,7 +55,8 @@ impl Core {
             Strategy::Random => {}
             Strategy::FreeRatioFirst => {
                 let start = chance.below(open.len());
-                let mut sample: Vec<SegmentNumber> = rotated(open, start).take(SAMPLE * count).collect();
+                let mut sample: Vec<SegmentNumber> =
+                    rotated(open.numbers(), start).take(SAMPLE * count).collect();
                 sample.sort_by_cached_key(|number| search.used_share(*number));
                 search.try_all(sample.into_iter());
             }
@@ -62,7 +68,8 @@ impl Core {
         }
         if !search.is_done() {
             let start = chance.below(open.len());
-            search.try_all(rotated(open, start));
+            search.try_fitting(open, start..open.len());
+            search.try_fitting(open, 0..start);
         }
         search.places
     }
@@ -115,14 +122,30 @@ impl Search<'_> {
             if self.is_done() {
                 return;
             }
-            let Some(mounted) = self.segments.get(&number) else { continue };
-            if self.names.contains(&&*mounted.segment.name) {
-                continue;
-            }
-            if let Some(offset) = mounted.extents.find(self.size) {
-                self.places.push(Place { segment: number, offset });
-                self.names.push(&mounted.segment.name);
-            }
+            self.try_one(number);
+        }
+    }
+
+    /// Tries those of the segments at these places that have a free range that is long enough.
+    fn try_fitting(&mut self, open: &OpenSegments, places: Range<usize>) {
+        let mut from = places.start;
+        while !self.is_done() {
+            let Some(place) = open.next_with(from, self.size).filter(|place| *place < places.end) else {
+                return;
+            };
+            self.try_one(open.numbers()[place]);
+            from = place + 1;
+        }
+    }
+
+    fn try_one(&mut self, number: SegmentNumber) {
+        let Some(mounted) = self.segments.get(&number) else { return };
+        if self.names.contains(&&*mounted.segment.name) {
+            return;
+        }
+        if let Some(offset) = mounted.extents.find(self.size) {
+            self.places.push(Place { segment: number, offset });
+            self.names.push(&mounted.segment.name);
         }
     }
 

@@ -1,15 +1,16 @@
 //! Removing objects.
 
 use super::find::Found;
+use crate::engine::held::RUN;
 use crate::engine::object::Object;
 use crate::engine::record::{ObjectRef, Record, RemoveSource};
-use crate::engine::shard::{Handle, SHARDS};
+use crate::engine::shard::Handle;
 use crate::engine::state::{Engine, Sequencer};
 use crate::engine::strays::is_stray;
 use crate::engine::types::{Answer, ErrorCode, LogTime, ObjectId, SequenceId, Uuid};
 
-/// At most so many objects are named by one record.
-pub(super) const CHUNK: usize = 4096;
+/// At most so many objects are named by one record, or removed by a rule: other clients wait for their removal.
+pub(super) const CHUNK: usize = 1024;
 
 impl Sequencer<'_> {
     /// Removes one object.
@@ -52,6 +53,9 @@ impl Sequencer<'_> {
 
     /// Removes those of a chunk of objects that can be: they were found outside and are looked at again here.
     fn remove_found(&mut self, ids: &[ObjectId], force: bool, source: RemoveSource) -> (u64, SequenceId) {
+        if self.engine.is_sealed() {
+            return (0, SequenceId::NEVER);
+        }
         let mut condemned = Vec::with_capacity(ids.len());
         for id in ids {
             let Some(handle) = self.engine.handle(&self.core, *id) else { continue };
@@ -72,6 +76,10 @@ impl Sequencer<'_> {
     /// Marks an object that may be removed as about to be, so that no reader is promised it from here on.
     fn condemn(&mut self, found: &Found, force: bool) -> Result<(), (ErrorCode, SequenceId)> {
         let after = found.object.after;
+        // A mark that no record follows would keep readers waiting for ever.
+        if self.engine.is_sealed() {
+            return Err((ErrorCode::UNAVAILABLE_IN_CURRENT_STATUS, SequenceId::NEVER));
+        }
         let held = self.held();
         let mut objects = self.engine.shards[found.handle.shard()].objects.write();
         let Some(object) = objects.at_mut(found.handle.slot()) else {
@@ -90,42 +98,48 @@ impl Sequencer<'_> {
         Ok(())
     }
 
-    /// Removes what can be removed of one shard, by a rule. Promises that are not replicated yet are written down
-    /// first, so that the rule spares the same objects everywhere.
-    fn remove_all_of(&mut self, shard: usize, force: bool) -> (u64, SequenceId) {
+    /// Removes what can be removed of the next objects in order of id, by a rule. Promises that are not replicated yet are
+    /// written down first, so that the rule spares the same objects everywhere. Returns how many went and the first id
+    /// that was not looked at.
+    fn remove_some(&mut self, from: ObjectId, last: ObjectId, force: bool) -> Option<(u64, ObjectId)> {
+        // A mark that no record follows would keep readers waiting for ever.
+        if self.engine.is_sealed() {
+            return None;
+        }
         if self.held() && !force {
-            return (0, self.core.last);
+            return None;
         }
         let now = self.now;
-        let mut count = 0;
-        let mut doomed = false;
+        let next: Vec<(ObjectId, Handle)> =
+            self.core.ids.range(from).take_while(|(id, _)| *id <= last).take(CHUNK).collect();
+        let up_to = next.last()?.0;
+        let (mut count, mut doomed) = (0, false);
         let mut promised: Vec<(ObjectId, LogTime)> = Vec::new();
-        {
-            let ids: Vec<ObjectId> =
-                self.engine.shards[shard].objects.read().iter().map(|object| object.id).collect();
-            let mut objects = self.engine.shards[shard].objects.write();
-            for id in ids {
-                let Some(handle) = self.core.ids.find(id) else { continue };
-                let Some(object) = objects.at_mut(handle.slot()) else { continue };
-                if !object.is_complete() || object.replication().is_some() {
-                    continue;
-                }
-                if object.doom(now, force).is_some() {
-                    doomed = true;
-                    count += u64::from(object.is_valid());
-                } else {
-                    promised.push((id, object.lease()));
-                }
+        let mut ahead = next.iter().map(|(_, handle)| *handle);
+        for (nth, (id, handle)) in next.iter().enumerate() {
+            if nth % RUN == 0 {
+                self.held.fetch(&self.engine.shards, &mut ahead);
+            }
+            let mut objects = self.engine.shards[handle.shard()].objects.write();
+            let Some(object) = objects.at_mut(handle.slot()) else { continue };
+            if !object.is_complete() || object.replication().is_some() {
+                continue;
+            }
+            if object.doom(now, force).is_some() {
+                doomed = true;
+                count += u64::from(object.is_valid());
+            } else if object.owes_renewal() {
+                promised.push((*id, object.lease()));
             }
         }
         // Objects whose segments are gone do not count, but a mark on them has to be followed by their removal too.
-        if !doomed {
-            return (0, self.core.last);
+        if doomed {
+            if !promised.is_empty() {
+                self.commit(&Record::RenewLeases { leases: &promised });
+            }
+            self.commit(&Record::RemoveAll { from, up_to, force });
         }
-        for chunk in promised.chunks(CHUNK) {
-            self.commit(&Record::RenewLeases { leases: chunk });
-        }
-        (count, self.commit(&Record::RemoveAll { shard: shard as u16, force }))
+        Some((count, ObjectId(up_to.0 + 1)))
     }
 
     /// Clears the replicas of an object in segments of that name, or the whole object for an empty name, on behalf of
@@ -135,6 +149,9 @@ impl Sequencer<'_> {
             Ok(found) => found,
             Err((_, depends_on)) => return Answer::ok(false, depends_on),
         };
+        if self.engine.is_sealed() {
+            return Answer::ok(false, SequenceId::NEVER);
+        }
         let now = self.now;
         let may_go = self.view(found.handle, |object| {
             let there = |object: &Object| {
@@ -192,21 +209,49 @@ impl Sequencer<'_> {
 impl Engine {
     /// Removes those of the objects that can be, in chunks: others get their turn in between.
     pub fn remove_matching(&self, ids: &[ObjectId], force: bool, now: LogTime) -> (u64, SequenceId) {
+        self.remove_matching_while(ids, force, now, &mut || true)
+    }
+
+    /// Removes those of the objects that can be, asking before each chunk whether to go on.
+    pub fn remove_matching_while(
+        &self,
+        ids: &[ObjectId],
+        force: bool,
+        now: LogTime,
+        go_on: &mut impl FnMut() -> bool,
+    ) -> (u64, SequenceId) {
         let mut total = (0, SequenceId(0));
         for chunk in ids.chunks(CHUNK) {
+            if !go_on() {
+                break;
+            }
             let (count, depends_on) = self.sequencer(now).remove_found(chunk, force, RemoveSource::Regex);
             total = (total.0 + count, depends_on.max(total.1));
         }
         total
     }
 
-    /// Removes everything that can be, shard by shard.
+    /// Removes everything that can be. Returns how many objects went and what that rests on.
     pub fn remove_all(&self, force: bool, now: LogTime) -> (u64, SequenceId) {
-        let mut total = (0, SequenceId(0));
-        for shard in 0..SHARDS {
-            let (count, depends_on) = self.sequencer(now).remove_all_of(shard, force);
-            total = (total.0 + count, depends_on.max(total.1));
+        self.remove_all_while(force, now, &mut || true)
+    }
+
+    /// [`Self::remove_all`], asking before each chunk whether to go on.
+    pub fn remove_all_while(
+        &self,
+        force: bool,
+        now: LogTime,
+        go_on: &mut impl FnMut() -> bool,
+    ) -> (u64, SequenceId) {
+        // Whatever is written from here on is not looked at, or there might be no end.
+        let last = ObjectId(self.sequencer(now).core.last.0);
+        let (mut total, mut from) = (0, ObjectId(0));
+        while go_on() {
+            let Some((count, next)) = self.sequencer(now).remove_some(from, last, force) else { break };
+            total += count;
+            from = next;
         }
-        total
+        let rests_on = if self.is_sealed() { SequenceId::NEVER } else { self.settled() };
+        (total, rests_on)
     }
 }

@@ -6,6 +6,9 @@ use crate::engine::state::Sequencer;
 use crate::engine::task::{Task, TaskStatus};
 use crate::engine::types::{Answer, ErrorCode, SequenceId, Uuid};
 
+/// At most so many tasks are handed out by one record.
+const MOST_ASSIGNED: usize = 4096;
+
 impl Sequencer<'_> {
     /// Asks for copies in segments of these names. `id` names the task.
     pub fn create_copy_task(
@@ -104,7 +107,7 @@ impl Sequencer<'_> {
     /// Hands a client the tasks that wait for it, as many as it asks for.
     pub fn fetch_tasks(&mut self, client: Uuid, most: u64) -> Answer<Vec<Task>> {
         let room = self.engine.rules.max_processing_tasks.saturating_sub(self.core.tasks.processing_len());
-        let most = usize::try_from(most).unwrap_or(usize::MAX).min(room).min(super::remove::CHUNK);
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(room).min(MOST_ASSIGNED);
         let tasks: Vec<Task> = self.core.tasks.pending_for(client).take(most).cloned().collect();
         if tasks.is_empty() {
             return Answer::ok(tasks, SequenceId(0));

@@ -1,8 +1,9 @@
 //! The beginning and the end of a term, and what both mean for promises to readers (R6).
 
+use crate::engine::client::{Client, KnownClient};
 use crate::engine::doubts::{BrokenChain, Doubts};
 use crate::engine::record::Record;
-use crate::engine::reign::TermReport;
+use crate::engine::reign::Primary;
 use crate::engine::state::{Engine, Sequencer};
 use crate::engine::types::{LogTime, SequenceId, Term, Uuid};
 #[cfg(feature = "planted")]
@@ -12,7 +13,7 @@ impl Sequencer<'_> {
     /// Begins a term: the first record of every primary, after the whole durable prefix is applied. The old primary may
     /// answer reads for up to `answers_for` milliseconds more, and every one of them is a promise that may be nowhere in
     /// the log. Only if it handed over, or if there never was one, is there nothing to wait for.
-    pub fn begin_term(&mut self, term: Term, primary: &[u8], answers_for: u64) -> SequenceId {
+    pub fn begin_term(&mut self, term: Term, primary: &Primary<'_>, answers_for: u64) -> SequenceId {
         let reign = &self.core.reign;
         let unpromised = self.core.last == SequenceId(0) || reign.has_resigned(self.core.last);
         let rules = &self.engine.rules;
@@ -25,7 +26,16 @@ impl Sequencer<'_> {
         let hold_until = if planted::active(Bug::SkipHold) { LogTime(0) } else { hold_until };
         let kept_tasks = u32::try_from(rules.max_finished_tasks).unwrap_or(u32::MAX);
         let lease_ttl = rules.lease_ttl;
-        self.commit(&Record::NewTerm { term, primary, hold_until, lease_ttl, kept_tasks })
+        let Primary { name: primary, boot_id, leader_ttl } = *primary;
+        self.commit(&Record::NewTerm {
+            term,
+            primary,
+            boot_id,
+            hold_until,
+            lease_ttl,
+            leader_ttl,
+            kept_tasks,
+        })
     }
 
     /// Writes the digest down, for others to compare theirs with.
@@ -47,40 +57,16 @@ impl Sequencer<'_> {
 }
 
 impl Engine {
-    /// Hands over: writes every promise to readers down, and that this was the last of the term. No read may be
-    /// answered from before this call on. Whoever goes on nevertheless, because the hand-over failed, commits another
-    /// record and waits until it is durable before it answers a read: as long as the `Resign` is the last record, a
-    /// successor takes it at its word.
-    pub fn resign(&self, now: LogTime) -> SequenceId {
-        self.flush_leases(now);
+    /// Hands over: writes down that this was the last record of the term. No read may be answered since before the last
+    /// promises to readers were written down; if not all of them were, `complete` is false and the record says until
+    /// when the longest can last, which the successor waits for (R6). A primary that goes on nevertheless, because the
+    /// hand-over failed, commits another record and waits until it is durable before it answers a read: as long as the
+    /// `Resign` is the last record, a successor takes it at its word.
+    pub fn resign(&self, now: LogTime, complete: bool) -> SequenceId {
         let mut sequencer = self.sequencer(now);
         let term = sequencer.core.reign.term;
-        sequencer.commit(&Record::Resign { term })
-    }
-
-    /// Whether the last record says that the primary of this term has handed over.
-    #[must_use]
-    pub fn resigned(&self) -> bool {
-        let sequencer = self.sequencer(LogTime(0));
-        sequencer.core.reign.has_resigned(sequencer.core.last)
-    }
-
-    /// The current term.
-    #[must_use]
-    pub fn term(&self) -> Term {
-        self.sequencer(LogTime(0)).core.reign.term
-    }
-
-    /// Until then nothing is evicted, and nothing removed unless forced (R6).
-    #[must_use]
-    pub fn hold_until(&self) -> LogTime {
-        self.sequencer(LogTime(0)).core.reign.hold_until
-    }
-
-    /// What the primary of this term found when it took over.
-    #[must_use]
-    pub fn term_report(&self) -> TermReport {
-        self.sequencer(LogTime(0)).core.report
+        let hold_until = if complete { LogTime(0) } else { sequencer.now.plus(self.rules.lease_ttl) };
+        sequencer.commit(&Record::Resign { term, hold_until })
     }
 
     /// The clients of the primary before that have not told their segments to this one yet.
@@ -90,16 +76,23 @@ impl Engine {
         clients.iter().filter(|(_, client)| client.inherited).map(|(id, _)| *id).collect()
     }
 
-    /// Signs that this replica is not what the log says it should be.
+    /// All clients that are known and alive, or own segments.
     #[must_use]
-    pub fn doubts(&self) -> Doubts {
-        self.sequencer(LogTime(0)).core.doubts
+    pub fn known_clients(&self) -> Vec<KnownClient> {
+        let known = |(id, client): (&Uuid, &Client)| KnownClient { id: *id, inherited: client.inherited };
+        self.clients.read().iter().map(known).collect()
+    }
+
+    /// Takes the signs that were seen since the last time.
+    #[must_use]
+    pub fn take_doubts(&self) -> Doubts {
+        std::mem::take(&mut self.sequencer(LogTime(0)).core.doubts)
     }
 
     /// The first `Digest` record that this replica did not match.
     #[must_use]
     pub fn digest_mismatch(&self) -> Option<SequenceId> {
-        self.doubts().digest_mismatch
+        self.doubts().digest_mismatch.map(|mismatch| mismatch.record)
     }
 
     /// The first record that did not follow the last one about its object.

@@ -2,12 +2,13 @@
 //! go, so that nobody waits long for the sequencer.
 
 use crate::engine::record::Record;
-use crate::engine::shard::SHARDS;
 use crate::engine::state::{Engine, Sequencer};
 use crate::engine::task::TaskStatus;
 use crate::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId};
+use crate::engine::walk::Cursor;
 
-use super::remove::CHUNK;
+use super::remove::CHUNK as SWEPT;
+use super::segments::STEP as SEGMENTS_STEP;
 
 /// At most so many due things are dealt with before others get their turn.
 const STEP: usize = 256;
@@ -26,29 +27,49 @@ pub struct Upkeep {
 impl Engine {
     /// Deals with everything that is due at `now`, but for leases, eviction and clients.
     pub fn upkeep(&self, now: LogTime) -> Upkeep {
+        self.upkeep_while(now, &mut || true)
+    }
+
+    /// [`Self::upkeep`], asking before each chunk whether to go on.
+    pub fn upkeep_while(&self, now: LogTime, go_on: &mut impl FnMut() -> bool) -> Upkeep {
         let mut total = Upkeep::default();
-        loop {
+        while go_on() {
             let done = self.sequencer(now).upkeep_step();
             total.released += done.released;
             total.unmounted += done.unmounted;
             total.tasks_failed += done.tasks_failed;
-            if done.released < STEP && done.tasks_failed < STEP {
-                return total;
+            if done.released < STEP && done.tasks_failed < STEP && done.unmounted < SEGMENTS_STEP {
+                break;
             }
         }
+        total
     }
 
     /// Drops what lies in segments that are gone. Returns how many objects were looked at.
     pub fn sweep(&self, now: LogTime) -> usize {
-        let mut total = 0;
-        for shard in 0..SHARDS {
-            let stale = self.stale(shard);
-            total += stale.len();
-            for chunk in stale.chunks(CHUNK) {
-                self.sequencer(now).commit(&Record::Sweep { objects: chunk });
-            }
+        self.sweep_while(now, &mut || true)
+    }
+
+    /// [`Self::sweep`], asking before each step whether to go on.
+    pub fn sweep_while(&self, now: LogTime, go_on: &mut impl FnMut() -> bool) -> usize {
+        let (mut cursor, mut total) = (Cursor::default(), 0);
+        while go_on() {
+            let Some(found) = self.sweep_step(&mut cursor, now) else { break };
+            total += found;
         }
         total
+    }
+
+    /// One step of a sweep over all objects, for less than a millisecond unless much lies in segments that are gone, and
+    /// then for a few. Returns how many objects had something there, or `None` at the end and in a sealed engine.
+    pub fn sweep_step(&self, cursor: &mut Cursor, now: LogTime) -> Option<usize> {
+        let stale = self.stale(cursor)?;
+        for chunk in stale.chunks(SWEPT) {
+            if self.sequencer(now).commit(&Record::Sweep { objects: chunk }) == SequenceId::NEVER {
+                return None;
+            }
+        }
+        Some(stale.len())
     }
 }
 
@@ -59,6 +80,10 @@ impl Sequencer<'_> {
     }
 
     fn upkeep_step(&mut self) -> Upkeep {
+        // What is due stays due in a sealed engine, and the caller goes on until nothing is.
+        if self.engine.is_sealed() {
+            return Upkeep::default();
+        }
         let rules = &self.engine.rules;
         let now = self.now;
         let before = |ms: u64| LogTime(now.0.saturating_sub(ms));
@@ -86,13 +111,8 @@ impl Sequencer<'_> {
             self.commit(&Record::Release { reservation: *reservation });
         }
 
-        let drained: Vec<SegmentNumber> = self
-            .core
-            .segments
-            .iter()
-            .filter(|(_, mounted)| mounted.drain_until.is_some_and(|until| until <= now))
-            .map(|(number, _)| *number)
-            .collect();
+        let drained = self.core.drains.iter().take_while(|(until, _)| *until <= now);
+        let drained: Vec<SegmentNumber> = drained.map(|(_, number)| *number).take(SEGMENTS_STEP).collect();
         for number in &drained {
             self.commit(&Record::UnmountSegment { number: *number });
         }

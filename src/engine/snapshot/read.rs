@@ -9,6 +9,7 @@ use crate::engine::client::Client;
 use crate::engine::core::{Core, Discarded, Mounted, Processing};
 use crate::engine::digest::{self, Digest};
 use crate::engine::extents::Extents;
+use crate::engine::faults::Faults;
 use crate::engine::object::{Extra, Object, Replica, ReplicaId, ReplicaStatus};
 use crate::engine::packing::{Malformed, Reader};
 use crate::engine::record::{DynamicLease, ReplicationKind, SoftPin};
@@ -110,11 +111,11 @@ impl Restore {
             return Err(SnapshotError::Digest { found: core.digest(), said });
         }
         for number in sequencer.open_segments() {
-            let segment = sequencer.core.segments.get(&number).map(|mounted| mounted.segment.clone());
-            segment.into_iter().for_each(|segment| sequencer.core.open_to_new(&segment));
+            sequencer.core.open_to_new(number);
         }
         // What lies in segments that are gone waits for a sweep.
         Counts::add(&engine.counts.unmounts, self.gone.len() as u64);
+        engine.begun.store(sequencer.core.last.0, Ordering::Release);
         engine.applied.store(sequencer.core.last.0, Ordering::Release);
         drop(sequencer);
         Ok(self.engine)
@@ -135,18 +136,22 @@ impl Restore {
             since: LogTime(from.number()?),
             hold_until: LogTime(from.number()?),
             lease_ttl: from.number()?,
+            leader_ttl: from.number()?,
             resigned: SequenceId(from.number()?),
+            boot_id: from.word()?,
             first_segment: SegmentNumber(from.narrow()?),
             kept_tasks: from.narrow()?,
         };
         core.next_segment = from.narrow()?;
-        core.faults = from.number()?;
+        core.faults = Faults::counted(from.number()?);
         core.report = TermReport {
             term: Term(from.number()?),
             began: SequenceId(from.number()?),
             objects: from.number()?,
             bytes: from.number()?,
             hold_ms: from.number()?,
+            objects_removed: from.number()?,
+            bytes_removed: from.number()?,
             clients: from.narrow()?,
             segments: from.narrow()?,
             reservations: from.narrow()?,
@@ -185,8 +190,8 @@ impl Restore {
         core.digest.add(digest::segment(&segment, drain_until));
         core.segment_ids.insert(id, number);
         core.atlas.insert(&segment);
-        core.segments
-            .insert(number, Mounted { segment: segment.clone(), extents: Extents::new(0), drain_until });
+        core.segments.insert(number, Mounted::new(segment.clone(), Extents::new(0), drain_until));
+        drain_until.into_iter().for_each(|until| _ = core.drains.insert((until, number)));
         self.engine.segments.write().insert(number, segment);
         self.engine.clients.write().entry(client).or_default().segments.insert(number);
         Ok(())

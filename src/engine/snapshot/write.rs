@@ -79,22 +79,43 @@ impl Sequencer<'_> {
 
     fn put_core(&self, out: &mut Vec<u8>) {
         let core = &*self.core;
-        let Reign { term, began, since, hold_until, lease_ttl, first_segment, kept_tasks, resigned } =
-            core.reign;
+        let Reign {
+            term,
+            began,
+            since,
+            hold_until,
+            lease_ttl,
+            leader_ttl,
+            boot_id,
+            first_segment,
+            kept_tasks,
+            resigned,
+        } = core.reign;
         out.push(Tag::Core as u8);
         put_number(out, core.last.0);
         put_number(out, core.log_time.0);
-        for number in [term.0, began.0, since.0, hold_until.0, lease_ttl, resigned.0] {
+        for number in [term.0, began.0, since.0, hold_until.0, lease_ttl, leader_ttl, resigned.0] {
             put_number(out, number);
         }
+        put_word(out, boot_id);
         for number in [first_segment.0, kept_tasks, core.next_segment] {
             put_number(out, number.into());
         }
-        put_number(out, core.faults);
+        put_number(out, core.faults.count);
         // What people read about the term, for as long as it lasts.
-        let TermReport { term, began, clients, segments, objects, bytes, reservations, hold_ms } =
-            core.report;
-        for number in [term.0, began.0, objects, bytes, hold_ms] {
+        let TermReport {
+            term,
+            began,
+            clients,
+            segments,
+            objects,
+            bytes,
+            reservations,
+            hold_ms,
+            objects_removed,
+            bytes_removed,
+        } = core.report;
+        for number in [term.0, began.0, objects, bytes, hold_ms, objects_removed, bytes_removed] {
             put_number(out, number);
         }
         for number in [clients, segments, reservations] {

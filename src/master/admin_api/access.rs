@@ -3,12 +3,14 @@
 use std::hint::black_box;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
+use super::audit::{Detail, Entry, Refusals, Remote};
 use super::routes::error;
 
 /// Most bytes of the token's file that are read.
@@ -21,7 +23,7 @@ const MIN_TOKEN: usize = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file cannot be read.
-    #[error("cannot read the admin token from {path}: {source}")]
+    #[error("cannot read a token from {path}: {source}")]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -29,7 +31,7 @@ pub enum TokenError {
         source: io::Error,
     },
     /// There is none in it that is worth the name.
-    #[error("the first line of {path} is no admin token: it must have at least {MIN_TOKEN} characters")]
+    #[error("the first line of {path} is no token: it must have at least {MIN_TOKEN} characters")]
     TooShort {
         /// The file.
         path: PathBuf,
@@ -40,11 +42,12 @@ pub enum TokenError {
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     token_file: Option<PathBuf>,
+    refusals: Refusals,
 }
 
-/// Marks requests on connections whose client has shown a certificate that was checked.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Certified;
+/// Marks requests on connections whose client has shown a certificate that was checked; with its subject.
+#[derive(Clone, Debug)]
+pub(super) struct Certified(pub Arc<str>);
 
 impl Access {
     /// With the token in this file, if any. It is read again for every request, so that it can be replaced.
@@ -52,7 +55,7 @@ impl Access {
         if let Some(path) = &token_file {
             read_token(path)?;
         }
-        Ok(Self { token_file })
+        Ok(Self { token_file, refusals: Refusals::default() })
     }
 }
 
@@ -69,13 +72,40 @@ pub fn read_token(path: &Path) -> Result<String, TokenError> {
     Ok(token.to_owned())
 }
 
-/// Lets a request through if it may change things.
-pub(super) async fn check(State(access): State<Access>, request: Request, next: Next) -> Response {
-    if request.extensions().get::<Certified>().is_some() {
-        return next.run(request).await;
+/// Lets a request through if it may change things, and writes it to the audit log.
+pub(super) async fn check(State(access): State<Access>, mut request: Request, next: Next) -> Response {
+    let remote = request.extensions().get::<Remote>().copied().unwrap_or(Remote(None));
+    let (method, uri) = (request.method().clone(), request.uri().clone());
+    let certified = request.extensions().get::<Certified>().cloned();
+    let authorization = request.headers().get(header::AUTHORIZATION).cloned();
+    match caller(&access, certified, authorization).await {
+        Ok(who) => {
+            let detail = Detail::default();
+            request.extensions_mut().insert(detail.clone());
+            let entry = Entry::new(who, remote, &method, &uri, detail);
+            let response = next.run(request).await;
+            entry.answered(&response);
+            response
+        }
+        Err(refused) => {
+            access.refusals.note(remote, &method, &uri, refused.status());
+            *refused
+        }
     }
-    let Some(path) = access.token_file else {
-        return error(
+}
+
+/// Who makes a request, if they may; else the answer.
+async fn caller(
+    access: &Access,
+    certified: Option<Certified>,
+    authorization: Option<HeaderValue>,
+) -> Result<String, Box<Response>> {
+    if let Some(Certified(subject)) = certified {
+        return Ok(format!("certificate {subject}"));
+    }
+    let refuse = |status, code, message| Err(Box::new(error(status, code, message)));
+    let Some(path) = access.token_file.clone() else {
+        return refuse(
             StatusCode::FORBIDDEN,
             "no_access",
             "this master was started without --admin_token_file and shown no client certificate, so nobody may \
@@ -87,25 +117,24 @@ pub(super) async fn check(State(access): State<Access>, request: Request, next: 
         Ok(Ok(token)) => token,
         Ok(Err(why)) => {
             tracing::error!(%why, "nobody can be let in to the admin API");
-            return error(StatusCode::INTERNAL_SERVER_ERROR, "no_token", "the token cannot be read");
+            return refuse(StatusCode::INTERNAL_SERVER_ERROR, "no_token", "the token cannot be read");
         }
-        Err(_) => return error(StatusCode::INTERNAL_SERVER_ERROR, "no_token", "the token cannot be read"),
+        Err(_) => return refuse(StatusCode::INTERNAL_SERVER_ERROR, "no_token", "the token cannot be read"),
     };
-    let shown = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
-    let shown = shown.and_then(|value| {
-        let (scheme, token) = value.split_at_checked("bearer ".len())?;
+    let shown = authorization.as_ref().and_then(|value| {
+        let (scheme, token) = value.as_bytes().split_at_checked("bearer ".len())?;
         scheme.eq_ignore_ascii_case(b"bearer ").then_some(token.trim_ascii())
     });
     if shown.is_some_and(|shown| equal(shown, token.as_bytes())) {
-        return next.run(request).await;
+        return Ok("token".to_owned());
     }
     let mut answer = error(
         StatusCode::UNAUTHORIZED,
         "unauthorized",
         "send the token of --admin_token_file as 'Authorization: Bearer TOKEN'",
     );
-    answer.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
-    answer
+    answer.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    Err(Box::new(answer))
 }
 
 /// Compares without ending at the first difference, so that the time says nothing about where it is.

@@ -5,16 +5,18 @@
 //! `{"code": "...", "message": "..."}`.
 
 mod access;
+mod audit;
 mod control;
 mod routes;
 mod status;
+mod subject;
 mod tls;
 
 use std::io;
 use std::sync::Arc;
 
-use axum::Router;
-use tokio::net::TcpListener;
+use axum::{Extension, Router};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 pub use access::{Access, TokenError, read_token};
@@ -78,7 +80,13 @@ impl AdminApi {
     ) {
         let router = router(control, self.access, changes);
         match self.tls {
-            None => server::serve(self.listener, router, limits, stop).await,
+            None => {
+                let open = move |stream: TcpStream| {
+                    let remote = audit::Remote(stream.peer_addr().ok());
+                    std::future::ready(Ok((stream, router.clone().layer(Extension(remote)))))
+                };
+                server::serve_with(self.listener, open, limits, stop).await;
+            }
             Some(tls) => tls.serve(self.listener, router, limits, stop).await,
         }
     }

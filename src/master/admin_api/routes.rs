@@ -3,22 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::middleware;
 use axum::response::Response;
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use serde::Serialize;
 
 use super::access::{self, Access};
+use super::audit::{Detail, ErrorCode};
 use super::control::{Control, SwitchoverRequest};
 use super::status::{Fault, Member, PromotionReport};
 use crate::master::http::answer;
 
 /// Most bytes of a request's body.
 const MAX_BODY: usize = 4 << 10;
+
+/// Most characters of a name that are repeated in the audit log.
+const MAX_NAME: usize = 253;
 
 /// How long the loop of a master may take for one round. It comes round fifty times a second; a large piece of the log
 /// on a busy machine takes some seconds.
@@ -56,7 +60,9 @@ struct Failure<'a> {
 
 /// An error as this API words it.
 pub(super) fn error(status: StatusCode, code: &str, message: &str) -> Response {
-    answer::json(status, &Failure { code, message })
+    let mut response = answer::json(status, &Failure { code, message });
+    response.extensions_mut().insert(ErrorCode(code.to_owned()));
+    response
 }
 
 async fn not_found() -> Response {
@@ -110,7 +116,14 @@ async fn digest(State(control): Shared) -> Response {
 async fn ready(State(control): Shared) -> Response {
     let status = control.status();
     if status.ready {
-        return answer::with_type(StatusCode::OK, answer::TEXT, format!("ready, {}\n", status.phase));
+        // Reads go on while etcd refuses writes, so this master stays ready and says what is wrong.
+        let refused =
+            status.log_refused.map_or(String::new(), |reason| format!("; etcd refuses writes: {reason}"));
+        return answer::with_type(
+            StatusCode::OK,
+            answer::TEXT,
+            format!("ready, {}{refused}\n", status.phase),
+        );
     }
     let why = status.why_not_ready.or(status.waits_for).unwrap_or(status.phase);
     answer::with_type(StatusCode::SERVICE_UNAVAILABLE, answer::TEXT, format!("not ready: {why}\n"))
@@ -126,7 +139,7 @@ async fn live(State(control): Shared) -> Response {
     answer::with_type(StatusCode::SERVICE_UNAVAILABLE, answer::TEXT, text)
 }
 
-async fn switchover(State(control): Shared, body: Body) -> Response {
+async fn switchover(State(control): Shared, Extension(detail): Extension<Detail>, body: Body) -> Response {
     let bad = |message: &str| error(StatusCode::BAD_REQUEST, "bad_request", message);
     let Ok(body) = axum::body::to_bytes(body, MAX_BODY).await else {
         return bad("the request is too long or did not arrive whole");
@@ -139,6 +152,10 @@ async fn switchover(State(control): Shared, body: Body) -> Response {
             Err(why) => return bad(&format!("the body must be like {{\"to\": \"NAME\"}}: {why}")),
         }
     };
+    detail.set(match &request.to {
+        Some(name) => format!("to {}", name.escape_default().take(MAX_NAME).collect::<String>()),
+        None => "to the best placed standby".to_owned(),
+    });
     // A task of its own: a caller who goes away must not leave a hand-over half done.
     match tokio::spawn(control.switchover(request.to)).await {
         Ok(Ok(done)) => answer::json(StatusCode::OK, &done),

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::master::peer::Role;
+use crate::replication::history::History;
+use crate::replication::node::DigestAt;
 
 /// How a master stands. There are no secrets in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,8 +36,8 @@ pub struct Status {
     pub applied: u64,
     /// The last record that it knows to be durable.
     pub durable_prefix: u64,
-    /// The records between the two.
-    pub lag: u64,
+    /// The records between the two; `None` if this master has not heard lately where the log ends.
+    pub lag: Option<u64>,
     /// Whether it has applied everything that it knows to be durable.
     pub caught_up: bool,
     /// The digest of its state, in hexadecimal digits.
@@ -50,6 +52,12 @@ pub struct Status {
     pub members: Vec<Member>,
     /// The last time that it took over, if it has.
     pub promotion: Option<PromotionReport>,
+    /// Why etcd refuses to write the log. Reads are answered, changes are refused.
+    pub log_refused: Option<String>,
+    /// The last batch that this master knows to be durable.
+    pub history: Option<History>,
+    /// The first digest of the primary in the present term that contradicts what the log says.
+    pub digest_at: Option<DigestAt>,
     /// What is or was wrong, with counts.
     pub faults: Vec<Fault>,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::{Extension, Router};
 use parking_lot::Mutex;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
@@ -17,6 +17,8 @@ use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 
 use super::access::Certified;
+use super::audit::Remote;
+use super::subject::subject;
 use crate::master::http::server;
 use crate::master::settings::HttpLimits;
 use crate::master::settings::ha::AdminTls;
@@ -81,13 +83,20 @@ impl Tls {
         limits: HttpLimits,
         stop: watch::Receiver<bool>,
     ) {
-        let open = move |stream| {
-            let (tls, router) = (self.clone(), router.clone());
+        let open = move |stream: TcpStream| {
+            let remote = Remote(stream.peer_addr().ok());
+            let (tls, router) = (self.clone(), router.clone().layer(Extension(remote)));
             async move {
                 let stream = tls.acceptor().await.accept(stream).await?;
                 // A certificate that is there has been checked.
-                let certified = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
-                let router = if certified { router.layer(Extension(Certified)) } else { router };
+                let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+                let router = match shown {
+                    Some(certificate) => {
+                        let subject = subject(certificate).unwrap_or_else(|| "without a subject".to_owned());
+                        router.layer(Extension(Certified(subject.into())))
+                    }
+                    None => router,
+                };
                 Ok::<_, io::Error>((stream, router))
             }
         };

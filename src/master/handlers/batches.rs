@@ -202,7 +202,7 @@ impl Handlers {
         for turn in items.chunks(TURN) {
             keys.clear();
             keys.extend(turn.iter().map(|item| Key::new(key(item))));
-            let mut sequencer = engine.sequencer(self.now());
+            let mut sequencer = engine.sequencer(|| self.now());
             for (items, keys) in turn.chunks(Run::LENGTH).zip(keys.chunks(Run::LENGTH)) {
                 let mut run = sequencer.run(keys);
                 items.iter().zip(keys).for_each(|(item, key)| each(&mut run, item, *key));

@@ -15,8 +15,10 @@ use std::sync::Arc;
 use crate::engine::Engine;
 use crate::engine::types::{Answer, LogTime, SequenceId};
 use crate::master::clock::Clock;
-use crate::master::liveness::Liveness;
+use crate::master::current::Passage;
 use crate::master::metrics::Metrics;
+use crate::replication::liveness::Liveness;
+use crate::replication::term_guard::TermGuards;
 use crate::wire::functions::{Function, Rpc, decode_request, encode_response, rpc};
 use crate::wire::generation;
 use crate::wire::server::Outcome;
@@ -36,6 +38,10 @@ pub struct Handlers {
     pub metrics: Arc<Metrics>,
     /// What clients are told.
     pub told: Told,
+    /// Where the records of long work are admitted.
+    pub passage: Passage,
+    /// Guards for long work.
+    pub guards: TermGuards,
 }
 
 /// What clients are told because the operator set it so.

@@ -64,7 +64,7 @@ impl Handlers {
             encode_response::<F, _>(&Ok::<_, ErrorCode>(Placed(object)), out);
             starts.began(request.config.replica_num, object, self);
         };
-        let mut sequencer = self.engine.sequencer(self.now());
+        let mut sequencer = self.engine.sequencer(|| self.now());
         let mut run = sequencer.run(&[key]);
         let answer = if upsert {
             run.upsert_start(client, key, length, &write, tell)

@@ -67,7 +67,7 @@ impl Handlers {
         if targets.len() > MAX_TARGETS {
             return constant::<F, CopyStartResponse<'_>>(Err(INVALID), out);
         }
-        let answer = self.engine.sequencer(self.now()).copy_start(client, key, source, targets, lease);
+        let answer = self.engine.sequencer(|| self.now()).copy_start(client, key, source, targets, lease);
         let result = answer.result.as_ref().map(describe::copy).map_err(|code| *code);
         encode_response::<F, _>(&result, out);
         Handled::one(result.is_err(), answer.depends_on)
@@ -148,7 +148,7 @@ impl Handlers {
     }
 
     pub(super) fn move_start<F: Rpc>(&self, request: MoveStartRequest<'_>, out: &mut Vec<u8>) -> Handled {
-        let answer = self.engine.sequencer(self.now()).move_start(
+        let answer = self.engine.sequencer(|| self.now()).move_start(
             request.client_id,
             request.key,
             request.src_segment,

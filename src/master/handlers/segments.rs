@@ -83,7 +83,7 @@ impl Handlers {
         if !self.liveness.admit(request.client_id, now) {
             return constant::<F, ()>(Err(ErrorCode::INTERNAL_ERROR), out);
         }
-        let answer = self.engine.sequencer(now).remount(&specs, request.client_id);
+        let answer = self.engine.remount(&specs, request.client_id, now);
         if answer.result.is_ok() && joined != Ok(true) {
             self.liveness.heard(request.client_id, now);
             tracing::info!(client = %request.client_id, segments = specs.len(), "client joined");
@@ -205,9 +205,11 @@ mod tests {
     use crate::engine::rules::Rules;
     use crate::engine::types::LogTime;
     use crate::master::clock::Clock;
+    use crate::master::current::Passage;
     use crate::master::handlers::Told;
-    use crate::master::liveness::{Liveness, MAX_CLIENTS};
     use crate::master::metrics::Metrics;
+    use crate::replication::liveness::{Liveness, MAX_CLIENTS};
+    use crate::replication::term_guard::TermGuards;
     use crate::wire::functions::rpc;
     use crate::wire::server::Outcome;
 
@@ -226,6 +228,8 @@ mod tests {
                 quota_bytes: 0,
                 max_retry_attempts: 0,
             },
+            passage: Passage(None),
+            guards: TermGuards::opened(),
         }
     }
 
@@ -258,7 +262,7 @@ mod tests {
         }
         let both = handlers.batch_query_ip::<rpc::BatchQueryIp>(vec![A, B, A], &mut Vec::new());
         assert_eq!(rests_on(&both), 2);
-        handlers.engine.sequencer(LogTime(0)).expire_client(B);
+        handlers.engine.expire_client(B, LogTime(0));
         for wanted in [vec![A, B], vec![B]] {
             let told = handlers.batch_query_ip::<rpc::BatchQueryIp>(wanted, &mut Vec::new());
             assert_eq!(rests_on(&told), 3, "INV-3");

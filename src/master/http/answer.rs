@@ -20,6 +20,8 @@ pub const INVALID_PARAMS: ViewError = ViewError { code: -600, name: "INVALID_PAR
 pub const SEGMENT_NOT_FOUND: ViewError = ViewError { code: -101, name: "SEGMENT_NOT_FOUND" };
 /// No such drain job.
 pub const JOB_NOT_FOUND: ViewError = ViewError { code: -1402, name: "JOB_NOT_FOUND" };
+/// A fault of this master.
+pub const INTERNAL_ERROR: ViewError = ViewError { code: -1, name: "INTERNAL_ERROR" };
 /// Not possible with these settings.
 pub const UNAVAILABLE_IN_CURRENT_MODE: ViewError =
     ViewError { code: -1011, name: "UNAVAILABLE_IN_CURRENT_MODE" };
@@ -77,8 +79,12 @@ pub fn error_with(status: StatusCode, error_code: i32, error_message: &str) -> R
 
 /// What a master that does not serve says to everything about the state.
 pub fn not_serving() -> Response {
-    let code = UNAVAILABLE_IN_CURRENT_MODE.code;
-    error_with(StatusCode::SERVICE_UNAVAILABLE, code, "service plane is not active")
+    unavailable("service plane is not active")
+}
+
+/// The answer of a master that cannot do it now, with the cause.
+pub fn unavailable(cause: &str) -> Response {
+    error_with(StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE_IN_CURRENT_MODE.code, cause)
 }
 
 /// No such route, or not with this method; the reference makes no difference.

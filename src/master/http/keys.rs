@@ -14,9 +14,10 @@ use serde::Serialize;
 use super::Admin;
 use super::answer::{self, METRICS};
 use super::query;
-use super::view::{AdminView, BufferInfo, ViewError};
+use super::view::{AdminView, BufferInfo, NotRemoved, ViewError};
+use crate::engine::walk::Cursor;
 
-/// The least size of a piece of the key list; shards are put together until it is reached.
+/// The least size of a piece of the key list; what is read is put together until it is reached.
 const CHUNK: usize = 64 << 10;
 
 /// A replica with the reference's field names, which are those of its C++ members.
@@ -133,16 +134,16 @@ pub(super) async fn get_all_keys(State(admin): State<Admin>) -> Response {
     }
 }
 
-/// All keys, one per line, read shard by shard as the connection takes them.
+/// All keys, one per line, read piece by piece as the connection takes them.
 fn pieces(view: Arc<dyn AdminView>) -> impl Stream<Item = Result<Bytes, NotServing>> + Send {
-    stream::try_unfold((view, 0), async |(view, mut shard)| {
+    stream::try_unfold((view, Cursor::default()), async |(view, mut cursor)| {
         let mut piece = Vec::new();
         while piece.len() < CHUNK {
-            let Some(lines) = view.keys_of_shard(shard).await.map_err(|_| NotServing)? else { break };
-            shard += 1;
-            piece.extend_from_slice(&lines);
+            let Some(read) = view.keys_from(cursor).await.map_err(|_| NotServing)? else { break };
+            piece.extend_from_slice(&read.0);
+            cursor = read.1;
         }
-        Ok((!piece.is_empty()).then(|| (Bytes::from(piece), (view, shard))))
+        Ok((!piece.is_empty()).then(|| (Bytes::from(piece), (view, cursor))))
     })
 }
 
@@ -166,6 +167,7 @@ pub(super) async fn remove_all(State(admin): State<Admin>, RawQuery(text): RawQu
     let force = matches!(query::raw(&text, "force"), Some("true" | "1"));
     match admin.view.remove_all(force).await {
         Ok(removed_count) => answer::json(StatusCode::OK, &Removed { success: true, removed_count }),
-        Err(error) => answer::error(error),
+        Err(NotRemoved::Failed) => answer::error(answer::INTERNAL_ERROR),
+        Err(error) => answer::unavailable(&error.to_string()),
     }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{get, post};
 
-pub use view::{AdminView, Answer, BufferInfo, Health, Role, SegmentInfo, ViewError};
+pub use view::{AdminView, Answer, BufferInfo, Health, KeysPiece, NotRemoved, Role, SegmentInfo, ViewError};
 
 use crate::master::metrics::{Metrics, Summary};
 

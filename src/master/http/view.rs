@@ -4,7 +4,9 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use crate::engine::walk::Cursor;
 use crate::master::metrics::Gauges;
+use crate::replication::admission::Refusal;
 
 /// An answer that may have to wait, for instance until what it depends on is durable.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -24,16 +26,33 @@ pub trait AdminView: Send + Sync + 'static {
     /// The same without lease and without being counted.
     fn peek_key<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Vec<BufferInfo>, ViewError>>;
 
-    /// All keys of one shard that can be read, each followed by a line's end; `None` if there is no such shard. They are counted from 0.
-    /// The list of all keys is sent shard by shard, so that it never has to be held at once, by us or under a lock.
-    fn keys_of_shard(&self, shard: usize) -> Answer<'_, Result<Option<Vec<u8>>, ViewError>>;
+    /// The next piece of the list of all keys that can be read, each followed by a line's end, and where to go on; `None`
+    /// at its end. The list is sent piece by piece, so that it is never held at once, in memory or under a lock.
+    fn keys_from(&self, cursor: Cursor) -> Answer<'_, Result<Option<KeysPiece>, ViewError>>;
 
     /// All mounted segments, in the order in which they were mounted.
     fn segments(&self) -> Answer<'_, Result<Vec<SegmentInfo>, ViewError>>;
 
     /// Removes all objects, those with a lease only if forced, and says how many.
-    fn remove_all(&self, force: bool) -> Answer<'_, Result<i64, ViewError>>;
+    fn remove_all(&self, force: bool) -> Answer<'_, Result<i64, NotRemoved>>;
 }
+
+/// Why not all objects were removed that could be. Some may have been: it is done in chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotRemoved {
+    /// This master does not serve, or no longer may.
+    #[error("service plane is not active")]
+    NotServing,
+    /// The log took no more records.
+    #[error("not everything was removed: {}", .0.cause())]
+    Refused(#[from] Refusal),
+    /// It failed.
+    #[error("INTERNAL_ERROR")]
+    Failed,
+}
+
+/// Keys, one a line, and where to go on reading.
+pub type KeysPiece = (Vec<u8>, Cursor);
 
 /// An error code of the protocol with its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

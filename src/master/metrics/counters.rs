@@ -35,6 +35,8 @@ pub struct Counters {
     pub malformed_requests: AtomicU64,
     /// Calls that were refused because the log had no room for too long.
     pub refused_changes: AtomicU64,
+    /// Connections between masters that could not be authenticated.
+    pub peer_auth_failures: AtomicU64,
     /// Connections that clients have opened.
     pub accepted_connections: AtomicU64,
 }

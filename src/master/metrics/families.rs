@@ -266,6 +266,11 @@ impl Families {
                 &counters.malformed_requests,
             ),
             (
+                "moonkeeper_peer_auth_failures_total",
+                "Connections between masters that could not be authenticated",
+                &counters.peer_auth_failures,
+            ),
+            (
                 "moonkeeper_refused_changes_total",
                 "Changes that were refused because the log had no room for too long",
                 &counters.refused_changes,

@@ -8,14 +8,21 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
+use super::faults::PeerFaults;
+use super::handshake::{self, HandshakeError, Identity};
 use super::line::{Lines, send};
 use super::server::prepare;
-use super::{PING, PeerEvent, PeerReport, PeerState};
+use super::token::PeerToken;
+use super::{PING, PeerEvent, PeerReport, PeerState, StateLine};
 use crate::coordination::types::LeaseId;
-use crate::engine::types::SequenceId;
+use crate::engine::types::{SequenceId, Term};
+use crate::replication::batch::LogId;
 
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long the other side may take to prove itself. A process that stands still answers when it goes on.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Pause between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(200);
@@ -53,16 +60,17 @@ pub struct PeerFollower {
 }
 
 impl PeerFollower {
-    /// A standby with this name and boot id. What it learns goes to `events`; what it has applied comes from `applied`.
+    /// A standby that is this process. What it learns goes to `events`; what it has applied comes from `applied`.
     #[must_use]
     pub fn start(
-        name: String,
-        boot_id: String,
+        own: Identity,
+        token: PeerToken,
         applied: watch::Receiver<SequenceId>,
         events: mpsc::Sender<PeerEvent>,
+        faults: PeerFaults,
     ) -> Self {
         let (target, targets) = watch::channel(None);
-        tokio::spawn(run(Standby { name, boot_id, applied, events }, targets));
+        tokio::spawn(run(Standby { own, token, applied, events, faults }, targets));
         Self { target }
     }
 
@@ -86,10 +94,11 @@ impl PeerFollower {
 
 #[derive(Debug)]
 struct Standby {
-    name: String,
-    boot_id: String,
+    own: Identity,
+    token: PeerToken,
     applied: watch::Receiver<SequenceId>,
     events: mpsc::Sender<PeerEvent>,
+    faults: PeerFaults,
 }
 
 async fn run(mut standby: Standby, mut targets: watch::Receiver<Option<Target>>) {
@@ -120,9 +129,10 @@ async fn run(mut standby: Standby, mut targets: watch::Receiver<Option<Target>>)
 enum Ended {
     /// It broke while it was one to the very process with the very lease.
     Broke,
-    /// It broke before anything was said on it.
+    /// It broke before that was said on it.
     Unheard,
-    /// Another process is there, or another lease, or it said something else than a peer says.
+    /// Another process is there, or one that has not the token of this cluster, or it said something else than a peer
+    /// says.
     Another,
     /// Nothing was said on it for too long.
     Silent,
@@ -187,6 +197,17 @@ impl Standby {
         }
         let (from, mut to) = stream.split();
         let mut lines = Lines::new(from);
+        let proving = handshake::present(&mut lines, &mut to, &self.own, &self.token);
+        match timeout(HANDSHAKE_TIMEOUT, proving).await {
+            Ok(Ok(boot_id)) if boot_id == target.boot_id => {}
+            Ok(Ok(_)) => return Ended::Another,
+            Ok(Err(HandshakeError::Broke(_))) => return Ended::Unheard,
+            Ok(Err(why)) => {
+                self.faults.note(&target.address, &why.to_string());
+                return Ended::Another;
+            }
+            Err(_) => return Ended::Silent,
+        }
         let mut ping = interval(PING);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut heard = Instant::now();
@@ -196,17 +217,22 @@ impl Standby {
         loop {
             let quiet_until = said.map_or_else(Instant::now, |said: Instant| said + REPORT_PAUSE);
             tokio::select! {
-                line = lines.next::<PeerState>() => match line {
-                    Ok(Some(state)) if state.boot_id == target.boot_id && state.lease == target.lease => {
+                line = lines.next::<StateLine>() => match line {
+                    Ok(Some(StateLine { state, sent_ms }))
+                        if state.boot_id == target.boot_id && state.lease == target.lease =>
+                    {
                         heard = Instant::now();
                         if !confirmed {
                             confirmed = true;
-                            let (boot_id, lease) = (state.boot_id, state.lease);
+                            let (boot_id, lease) = (state.boot_id.clone(), state.lease);
                             let _ = self.events.send(PeerEvent::Connected { boot_id, lease }).await;
+                        }
+                        if let Some(told) = told(state, sent_ms) {
+                            let _ = self.events.send(told).await;
                         }
                     }
                     // The same process may be about to lead, or has just ceased to.
-                    Ok(Some(state)) if state.boot_id == target.boot_id => {
+                    Ok(Some(StateLine { state, .. })) if state.boot_id == target.boot_id => {
                         heard = Instant::now();
                         confirmed = false;
                     }
@@ -218,7 +244,7 @@ impl Standby {
                 _ = ping.tick() => {
                     let applied = *self.applied.borrow_and_update();
                     let report =
-                        PeerReport { name: self.name.clone(), boot_id: self.boot_id.clone(), applied };
+                        PeerReport { name: self.own.name.clone(), boot_id: self.own.boot_id.clone(), applied };
                     // A connection that broke is noticed by reading from it.
                     let _ = send(&mut to, &report).await;
                     said = Some(Instant::now());
@@ -233,6 +259,13 @@ impl Standby {
             }
         }
     }
+}
+
+/// The end of the log that a primary's line tells, if it tells one.
+fn told(state: PeerState, sent_ms: u64) -> Option<PeerEvent> {
+    let log = LogId(u64::from_str_radix(&state.log, 16).ok()?);
+    let PeerState { boot_id, term, durable, .. } = state;
+    (term != Term(0)).then_some(PeerEvent::Told { boot_id, term, log, durable, sent_ms })
 }
 
 /// Knocks at the port once.

@@ -6,23 +6,64 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::MAX_LINE;
 
 /// Longest time for a line to leave. A reader that takes some hundred bytes no faster than that does not read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Longest line of a connection that has not proven itself: a name, a boot id, a nonce and a proof.
+const MAX_STRANGERS_LINE: usize = 1 << 10;
+
+/// Lines that a peer may send in a second. A standby sends at most one each 5 ms.
+const LINES_PER_SECOND: u32 = 400;
+
+/// Lines that may arrive at once: what a standby has sent while this process stood still, until it gave the connection up.
+const MOST_LINES: u32 = 10 * LINES_PER_SECOND;
+
+/// How many more lines a peer may send.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    left: f64,
+    at: Instant,
+}
+
+impl Allowance {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { left: f64::from(MOST_LINES), at: now }
+    }
+
+    /// Takes one, if there is one.
+    pub(super) fn take(&mut self, now: Instant) -> bool {
+        let grown = now.saturating_duration_since(self.at).as_secs_f64() * f64::from(LINES_PER_SECOND);
+        self.left = (self.left + grown).min(f64::from(MOST_LINES)) - 1.0;
+        self.at = now;
+        self.left >= 0.0
+    }
+}
+
 /// Collects bytes until a line is whole. What has arrived survives a read that was given up.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     from: R,
     buffer: Vec<u8>,
+    limit: usize,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     pub(super) fn new(from: R) -> Self {
-        Self { from, buffer: Vec::with_capacity(512) }
+        Self { from, buffer: Vec::with_capacity(512), limit: MAX_LINE }
+    }
+
+    /// From a connection that has not proven itself yet.
+    pub(super) fn for_strangers(from: R) -> Self {
+        Self { limit: MAX_STRANGERS_LINE, ..Self::new(from) }
+    }
+
+    /// Changes the most bytes of a line.
+    pub(super) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
     }
 
     /// The next line; nothing when the other side has closed the connection. May be dropped and called again.
@@ -33,7 +74,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 self.buffer.drain(..=end);
                 return line.map(Some).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why));
             }
-            let room = MAX_LINE - self.buffer.len().min(MAX_LINE);
+            let room = self.limit.saturating_sub(self.buffer.len());
             if room == 0 {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "a line is too long"));
             }
@@ -58,6 +99,17 @@ mod tests {
     use tokio::io::duplex;
 
     use super::*;
+
+    #[test]
+    fn lines_are_bounded_in_rate() {
+        let begin = Instant::now();
+        let mut allowance = Allowance::new(begin);
+        assert!((0..MOST_LINES).all(|_| allowance.take(begin)));
+        assert!(!allowance.take(begin));
+        let mut allowance = Allowance::new(begin);
+        // What a standby sends at most, for a minute.
+        assert!((0..12_000).all(|line| allowance.take(begin + Duration::from_millis(5) * line)));
+    }
 
     #[tokio::test]
     async fn lines_arrive_in_pieces_and_are_bounded() {

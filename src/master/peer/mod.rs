@@ -1,16 +1,22 @@
 //! The peer port: how masters tell a process that died from one that is slow.
 //!
-//! Every master listens on it from start to exit in every role. Who connects is told at once who is there and with
-//! which lease it leads, again whenever that changes, and each second in any case. Standbys answer with how far they
-//! have applied the log. It is one JSON object per line in each direction, and nothing else: no request, no state.
+//! Every master listens on it from start to exit in every role. The two sides of a connection first prove to each other
+//! that they have the cluster's token (see `handshake`). Then the connecting side is told which process is there and with
+//! which lease it leads, again whenever that changes, and each second in any case; a standby answers with how far it has
+//! applied the log. It is one JSON object per line in each direction, and nothing else: no request, no state.
 //!
-//! A standby may conclude that a process is dead from one thing only: it had an open connection to that very process
-//! under that very lease, the connection broke, and the port then refused twice in a row. Silence, a time-out, a cut
+//! A standby may conclude that a process is dead from one thing only: it had an open, authenticated connection to that
+//! very process under that very lease, the connection broke, and the port then refused twice in a row. Silence, a time-out, a cut
 //! network or a stopped process are not that; then the lease has to run out.
 
+mod faults;
 mod follower;
+mod handshake;
 mod line;
+mod presence;
 mod server;
+mod slots;
+mod token;
 
 use std::time::Duration;
 
@@ -18,12 +24,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::coordination::types::LeaseId;
 use crate::engine::types::{SequenceId, Term};
+use crate::replication::batch::LogId;
 
+pub use faults::PeerFaults;
 pub use follower::PeerFollower;
-pub use server::serve;
+pub use handshake::Identity;
+pub use server::{Members, PeerPort};
+pub use token::{PeerToken, PeerTokenError, TokenKind};
 
 /// Longest line in either direction; ours have some hundred bytes.
 const MAX_LINE: usize = 4 << 10;
+
+/// Least time between two lines that differ only in the durable prefix. Standbys measure their lag by it, and a lag is
+/// of interest in seconds.
+const GROWTH_PAUSE: Duration = Duration::from_millis(100);
 
 /// A line is sent at least so often, so that the other side can tell a connection that works from one that does not.
 const PING: Duration = Duration::from_secs(1);
@@ -71,6 +85,26 @@ pub struct PeerState {
     /// The lease that it leads with; none if it does not.
     #[serde(with = "lease")]
     pub lease: LeaseId,
+    /// The id of the log that it writes, in hexadecimal digits; empty if it does not lead, or is of a version that did
+    /// not tell.
+    #[serde(default)]
+    pub log: String,
+    /// Its durable prefix in that log. A standby cannot learn it from the log alone: what it has not read yet it does
+    /// not know of.
+    #[serde(default, with = "sequence_id")]
+    pub durable: SequenceId,
+}
+
+impl PeerState {
+    /// Whether nothing but the durable prefix differs, which grows all the time.
+    fn differs_in_durable_only(&self, other: &Self) -> bool {
+        self.boot_id == other.boot_id
+            && self.name == other.name
+            && self.cluster_id == other.cluster_id
+            && self.role == other.role
+            && (self.term, self.lease) == (other.term, other.lease)
+            && self.log == other.log
+    }
 }
 
 /// What a standby says to the primary.
@@ -85,6 +119,31 @@ pub struct PeerReport {
     pub applied: SequenceId,
 }
 
+/// A master's state as a line, with when it was sent.
+#[derive(Debug, Serialize, Deserialize)]
+struct StateLine {
+    #[serde(flatten)]
+    state: PeerState,
+    /// Milliseconds on the sender's own clock, which began anywhere: lines that waited on their way can be told from
+    /// those that did not.
+    #[serde(default)]
+    sent_ms: u64,
+}
+
+/// What the peer port tells the master about standbys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerMessage {
+    /// A standby says how far it has applied the log.
+    Report(PeerReport),
+    /// The last connection of that process of a standby has ended.
+    Gone {
+        /// The name of the standby.
+        name: String,
+        /// Its process.
+        boot_id: String,
+    },
+}
+
 /// What a standby learns about the process that it follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerEvent {
@@ -95,7 +154,20 @@ pub enum PeerEvent {
         /// Its lease.
         lease: LeaseId,
     },
-    /// That process is gone, and with it whoever could use the lease.
+    /// That process, which leads in this term, says how far its log is durable.
+    Told {
+        /// The process.
+        boot_id: String,
+        /// Its term.
+        term: Term,
+        /// Its log.
+        log: LogId,
+        /// Its durable prefix.
+        durable: SequenceId,
+        /// When it said so, in milliseconds on its own clock.
+        sent_ms: u64,
+    },
+    /// That process is gone, and no other one can use the lease.
     Dead {
         /// The process.
         boot_id: String,

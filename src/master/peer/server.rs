@@ -1,19 +1,29 @@
 //! The side that listens.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
+use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
-use super::line::{Lines, send};
-use super::{PING, PeerReport, PeerState};
+use super::faults::PeerFaults;
+use super::handshake::{self, HandshakeError, Identity};
+use super::line::{Allowance, Lines, send};
+use super::presence::{Presence, Process};
+use super::slots::{Slot, Slots};
+use super::token::PeerToken;
+use super::{GROWTH_PAUSE, MAX_LINE, PING, PeerMessage, PeerReport, PeerState, StateLine};
 
-/// Most connections: one for each other master, and plenty to spare.
-const MAX_CONNECTIONS: usize = 64;
+/// Where the clock of the lines begins: the same for all connections of the process.
+static STARTED: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
+
+/// How long a connection has to prove itself.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A peer sends a line each second; one that has sent none for so long has gone.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -21,38 +31,54 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// Pause after a failed accept, for instance when the process has no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Tells everyone who connects what `state` is and becomes, and hands on what they report, until `stop` turns true or
-/// its sender is gone. The listener is closed no earlier than that: a closed peer port means a dead process.
-pub async fn serve(
-    listener: TcpListener,
-    state: watch::Receiver<PeerState>,
-    reports: mpsc::Sender<PeerReport>,
-    mut stop: watch::Receiver<bool>,
-) {
-    let free = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    loop {
-        let next = async {
-            let place = Arc::clone(&free).acquire_owned().await;
-            (place, listener.accept().await)
-        };
-        let (place, accepted) = tokio::select! {
-            next = next => next,
-            () = stopped(&mut stop) => return,
-        };
-        // The semaphore is never closed.
-        let Ok(place) = place else { return };
-        match accepted {
-            Ok((stream, address)) => {
-                let (state, reports, stop) = (state.clone(), reports.clone(), stop.clone());
-                tokio::spawn(async move {
-                    if let Err(why) = connection(stream, state, reports, stop, place).await {
-                        tracing::debug!(%address, %why, "a connection to the peer port ended");
-                    }
-                });
-            }
-            Err(why) => {
-                tracing::warn!(%why, "cannot accept a connection on the peer port");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+/// The members that etcd names: the boot id of each by its name.
+pub type Members = BTreeMap<String, String>;
+
+/// What the peer port needs to know of the master, and where it hands on what it learns.
+#[derive(Clone, Debug)]
+pub struct PeerPort {
+    /// Which process this is.
+    pub own: Identity,
+    /// The token that connections are proven with.
+    pub token: PeerToken,
+    /// What authenticated peers are told.
+    pub state: watch::Receiver<PeerState>,
+    /// Whose reports are taken.
+    pub members: watch::Receiver<Members>,
+    /// Where reports go, and that a peer has gone.
+    pub messages: mpsc::Sender<PeerMessage>,
+    /// Where connections are noted that could not be authenticated.
+    pub faults: PeerFaults,
+}
+
+impl PeerPort {
+    /// Tells every authenticated peer what the state is and becomes, and hands on what members report and that they have
+    /// gone, until `stop` turns true or its sender is gone. The listener is closed no earlier than that: a closed peer
+    /// port means a dead process. For the same reason every connection is accepted at once, however many there are.
+    pub async fn serve(self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+        let presence = Presence::default();
+        let slots = Slots::default();
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = stopped(&mut stop) => return,
+            };
+            match accepted {
+                Ok((stream, address)) => {
+                    let (slot, evicted) = slots.take(address.ip());
+                    let peer = Connection {
+                        port: self.clone(),
+                        presence: presence.clone(),
+                        address,
+                        evicted,
+                        stop: stop.clone(),
+                    };
+                    tokio::spawn(peer.run(stream, slot));
+                }
+                Err(why) => {
+                    tracing::warn!(%why, "cannot accept a connection on the peer port");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
             }
         }
     }
@@ -60,50 +86,149 @@ pub async fn serve(
 
 /// Waits until the server shall stop.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // An error means that the sender is gone, and with it whoever wanted the server to run.
+    // A dropped sender also means stop.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-async fn connection(
-    mut stream: TcpStream,
-    mut state: watch::Receiver<PeerState>,
-    reports: mpsc::Sender<PeerReport>,
-    mut stop: watch::Receiver<bool>,
-    _place: OwnedSemaphorePermit,
-) -> io::Result<()> {
-    prepare(&stream)?;
-    let (from, mut to) = stream.split();
-    let mut lines = Lines::new(from);
-    let mut ping = interval(PING);
-    ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut heard = Instant::now();
-    let mut changes = true;
-    loop {
-        tokio::select! {
-            // The first tick is at once: that is the greeting.
-            _ = ping.tick() => {
-                let now = state.borrow_and_update().clone();
-                send(&mut to, &now).await?;
-            }
-            changed = state.changed(), if changes => match changed {
-                Ok(()) => ping.reset_immediately(),
-                // Nobody will change it any more; what was said last stays true.
-                Err(_) => changes = false,
-            },
-            line = lines.next::<PeerReport>() => match line? {
-                Some(report) => {
-                    heard = Instant::now();
-                    // Waits for whoever takes them; there is one report on its way at most.
-                    if reports.send(report).await.is_err() {
-                        return Ok(());
-                    }
-                }
-                None => return Ok(()),
-            },
-            () = sleep_until(heard + SILENCE) => return Err(io::ErrorKind::TimedOut.into()),
-            () = stopped(&mut stop) => return Ok(()),
+/// One connection.
+struct Connection {
+    port: PeerPort,
+    presence: Presence,
+    address: SocketAddr,
+    /// Resolves when another connection needs the place of this one.
+    evicted: oneshot::Receiver<()>,
+    stop: watch::Receiver<bool>,
+}
+
+impl Connection {
+    async fn run(mut self, mut stream: TcpStream, slot: Slot) {
+        let ended = self.serve(&mut stream, &slot).await;
+        if let Err(why) = ended {
+            tracing::debug!(address = %self.address, %why, "a connection to the peer port ended");
         }
     }
+
+    async fn serve(&mut self, stream: &mut TcpStream, slot: &Slot) -> io::Result<()> {
+        prepare(stream)?;
+        let (from, mut to) = stream.split();
+        let mut lines = Lines::for_strangers(from);
+        let proving = handshake::admit(&mut lines, &mut to, &self.port.own, &self.port.token);
+        let proven = tokio::select! {
+            proven = timeout(HANDSHAKE_TIMEOUT, proving) => proven?,
+            _ = &mut self.evicted => return Err(evicted()),
+            () = stopped(&mut self.stop) => return Ok(()),
+        };
+        let process = match proven {
+            Ok(process) => process,
+            Err((why, claimed)) => return Err(self.refused(why, claimed)),
+        };
+        if !slot.prove(&process.0) {
+            return Err(evicted());
+        }
+        lines.set_limit(MAX_LINE);
+        let mut present = false;
+        let ended = self.converse(lines, to, &process, &mut present).await;
+        if present {
+            self.presence.leave(&process, &self.port.messages).await;
+        }
+        ended
+    }
+
+    /// Notes a connection of which there is reason to think that it should have succeeded.
+    fn refused(&self, why: HandshakeError, claimed: Option<String>) -> io::Error {
+        // Only names that etcd knows are repeated: anything else is a stranger's text.
+        let known = claimed.filter(|name| self.port.members.borrow().contains_key(name));
+        let peer = match &known {
+            Some(name) => format!("{name} ({})", self.address),
+            None => self.address.to_string(),
+        };
+        if matches!(why, HandshakeError::WrongToken(_) | HandshakeError::NoToken(_)) {
+            self.port.faults.note(&peer, &why.to_string());
+        }
+        io::Error::other(why.to_string())
+    }
+
+    /// Speaks with a peer that has proven itself until the connection ends.
+    async fn converse(
+        &mut self,
+        mut lines: Lines<ReadHalf<'_>>,
+        mut to: WriteHalf<'_>,
+        process: &Process,
+        present: &mut bool,
+    ) -> io::Result<()> {
+        let mut allowance = Allowance::new(Instant::now());
+        let mut ping = interval(PING);
+        ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heard = Instant::now();
+        let mut told: Option<(Instant, PeerState)> = None;
+        let mut reported = None;
+        let (mut changes, mut joins) = (true, true);
+        loop {
+            let report = tokio::select! {
+                // The first tick is at once: that is the greeting.
+                _ = ping.tick() => {
+                    let now = self.port.state.borrow_and_update().clone();
+                    let sent_ms = u64::try_from(STARTED.elapsed().as_millis()).unwrap_or(u64::MAX);
+                    let line = StateLine { state: now, sent_ms };
+                    send(&mut to, &line).await?;
+                    told = Some((Instant::now(), line.state));
+                    continue;
+                }
+                changed = self.port.state.changed(), if changes => {
+                    match (changed, &told) {
+                        (Ok(()), Some((at, told))) if told.differs_in_durable_only(&self.port.state.borrow()) => {
+                            ping.reset_at(*at + GROWTH_PAUSE);
+                        }
+                        (Ok(()), _) => ping.reset_immediately(),
+                        // The sender is gone; what was said last stays true.
+                        (Err(_), _) => changes = false,
+                    }
+                    continue;
+                }
+                line = lines.next::<PeerReport>() => match line? {
+                    Some(report) => {
+                        heard = Instant::now();
+                        if !allowance.take(heard) {
+                            return Err(io::Error::other("too many lines"));
+                        }
+                        if (&report.name, &report.boot_id) != (&process.0, &process.1) {
+                            return Err(io::Error::other("a report in the name of another process"));
+                        }
+                        report
+                    }
+                    None => return Ok(()),
+                },
+                // A report that came before etcd named its sender counts from then on.
+                changed = self.port.members.changed(), if joins => {
+                    joins = changed.is_ok();
+                    match reported.take() {
+                        Some(report) => report,
+                        None => continue,
+                    }
+                }
+                () = sleep_until(heard + SILENCE) => return Err(io::ErrorKind::TimedOut.into()),
+                _ = &mut self.evicted => return Err(evicted()),
+                () = stopped(&mut self.stop) => return Ok(()),
+            };
+            if self.port.members.borrow_and_update().get(&process.0) != Some(&process.1) {
+                reported = Some(report);
+                continue;
+            }
+            reported = None;
+            if !*present {
+                *present = true;
+                self.presence.enter(process);
+            }
+            // Waits until the node takes it; there is one report on its way at most.
+            if self.port.messages.send(PeerMessage::Report(report)).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn evicted() -> io::Error {
+    io::Error::other("another connection took its place")
 }
 
 /// Small lines leave at once, and the kernel finds out when the other machine is gone.

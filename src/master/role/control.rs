@@ -7,20 +7,22 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{oneshot, watch};
 
 use super::host::{Bulletin, Waiting};
-use crate::engine::types::LogTime;
 use crate::master::admin_api::{
     Control, ControlError, Fault, Leader, Member, Pending, PromotionReport, Status, SwitchoverDone,
 };
-use crate::master::peer::Role;
+use crate::master::peer::{PeerFaults, Role};
 use crate::master::settings::Settings;
 use crate::master::settings::ha::HaSettings;
 use crate::replication::driver::Inputs;
 use crate::replication::node::status::{Activity, Promotion, Role as NodeRole};
-use crate::replication::node::{BootId, HandoverError, HandoverId, Input, MemberValue};
+use crate::replication::node::{BootId, HandedOver, HandoverError, HandoverId, Input, MemberValue};
 use crate::replication::time::MonotonicClock;
 
 /// How long the new primary is waited for before the result of a switchover is told.
 const SUCCESSOR_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a standby's node said longer ago does not tell whether it keeps up. It says something every 50 ms.
+const STALE_BULLETIN: Duration = Duration::from_secs(1);
 
 /// A node, as the admin API sees it.
 #[derive(Debug)]
@@ -33,6 +35,7 @@ pub(super) struct NodeControl {
     clock: MonotonicClock,
     waiting: Waiting,
     next: AtomicU64,
+    peer_faults: PeerFaults,
 }
 
 impl NodeControl {
@@ -43,6 +46,7 @@ impl NodeControl {
         bulletins: watch::Receiver<Bulletin>,
         inputs: Inputs,
         clock: MonotonicClock,
+        peer_faults: PeerFaults,
     ) -> Self {
         Self {
             name: ha.member_name.clone(),
@@ -53,6 +57,7 @@ impl NodeControl {
             clock,
             waiting: Waiting::default(),
             next: AtomicU64::new(0),
+            peer_faults,
         }
     }
 
@@ -103,11 +108,15 @@ impl Control for NodeControl {
         let bulletin = self.bulletins.borrow().clone();
         let Bulletin { status, replica, .. } = &bulletin;
         let engine = &replica.engine;
-        let reading = engine.sequencer(LogTime(0)).reading();
-        let applied = engine.applied().0;
+        let reading = engine.reading();
+        // The digest is of this very record; another may have been applied since.
+        let applied = reading.sequence_id.0;
         let durable = replica.gate.durable().0.max(status.durable.0);
         let primary = status.role == NodeRole::Primary;
-        let ready = status.activity == Activity::Serving || (!primary && status.caught_up);
+        // A standby whose node is too busy to say how it stands does not keep up.
+        let current = primary || self.clock.now().since(bulletin.at) < STALE_BULLETIN;
+        let caught_up = status.caught_up && current;
+        let ready = status.activity == Activity::Serving || (!primary && caught_up);
         let log_now = bulletin.clock.map(|clock| clock.now());
         let hold = log_now.map_or(0, |now| engine.hold_until().0.saturating_sub(now.0));
         Status {
@@ -127,15 +136,18 @@ impl Control for NodeControl {
             }),
             applied,
             durable_prefix: durable,
-            lag: durable.saturating_sub(applied),
-            caught_up: status.caught_up,
+            lag: status.lag.filter(|_| current),
+            caught_up,
             digest: format!("{:016x}", reading.digest.0),
             hold_ms_left: hold,
             lease_ms_left: status.lease_left.map_or(0, ms),
             queue_bytes: replica.queue.bytes() as u64,
             members: bulletin.members.iter().map(member).collect(),
             promotion: status.promotion.map(|promotion| self.promotion(&promotion, &bulletin)),
-            faults: faults(&bulletin),
+            log_refused: status.refused.clone(),
+            history: status.history,
+            digest_at: status.against.clone(),
+            faults: faults(&bulletin, &self.peer_faults),
         }
     }
 
@@ -149,14 +161,14 @@ impl Control for NodeControl {
         let (sender, receiver) = oneshot::channel();
         self.waiting.lock().insert(id, sender);
         let (inputs, from) = (self.inputs.clone(), self.name.clone());
-        let mut bulletins = self.bulletins.clone();
+        let (mut bulletins, clock) = (self.bulletins.clone(), self.clock);
         // It goes on when the caller has gone.
         let task = tokio::spawn(async move {
             let begun = Instant::now();
             inputs.send(Input::Switchover { id, to }).await;
             let leader = bulletins.borrow().leader.clone();
-            let to = match receiver.await {
-                Ok(Ok(to)) => to,
+            let HandedOver { to, closed_at } = match receiver.await {
+                Ok(Ok(done)) => done,
                 Ok(Err(error)) => return Err(control_error(error, leader)),
                 Err(_) => return Err(ControlError::GivenUp("this master is stopping".to_owned())),
             };
@@ -171,7 +183,7 @@ impl Control for NodeControl {
                     from: from.clone(),
                     to: bulletin.leader.clone().unwrap_or(to),
                     term: bulletin.status.term.0,
-                    unanswered_ms: ms(begun.elapsed()),
+                    unanswered_ms: ms(clock.now().since(closed_at)),
                     total_ms: ms(begun.elapsed()),
                 }),
                 _ => Err(ControlError::GivenUp(format!(
@@ -196,8 +208,8 @@ impl NodeControl {
             total_ms: ms(promotion.total),
             after_election_ms: ms(promotion.took),
             objects: report.objects,
-            objects_removed: 0,
-            bytes_removed: 0,
+            objects_removed: report.objects_removed,
+            bytes_removed: report.bytes_removed,
             inherited_clients: report.clients as u64,
             hold_ms: report.hold_ms,
         }
@@ -238,9 +250,9 @@ fn why_not_ready(bulletin: &Bulletin) -> String {
     })
 }
 
-fn faults(bulletin: &Bulletin) -> Vec<Fault> {
+fn faults(bulletin: &Bulletin, peers: &PeerFaults) -> Vec<Fault> {
     let engine = &bulletin.replica.engine;
-    let doubts = engine.doubts();
+    let doubts = bulletin.status.doubts;
     let mut faults = Vec::new();
     let mut note = |what: &str, count: u64, last: String| {
         if count > 0 {
@@ -250,7 +262,7 @@ fn faults(bulletin: &Bulletin) -> Vec<Fault> {
     note(
         "digests that did not match",
         doubts.digest_mismatches,
-        doubts.digest_mismatch.map_or(String::new(), |id| format!("first at record {}", id.0)),
+        doubts.digest_mismatch.map_or(String::new(), |first| format!("first at record {}", first.record.0)),
     );
     note(
         "records that did not follow the last one about their object",
@@ -258,10 +270,30 @@ fn faults(bulletin: &Bulletin) -> Vec<Fault> {
         doubts.broken_chain.map_or(String::new(), |broken| format!("first at record {}", broken.record.0)),
     );
     note(
-        "objects dropped because a record did not fit",
-        engine.sequencer(LogTime(0)).faults(),
-        String::new(),
+        "records that were not the next one",
+        doubts.records_out_of_order,
+        doubts.out_of_order.map_or(String::new(), |wrong| format!("first at record {}", wrong.found.0)),
     );
+    note(
+        "objects dropped because a record did not fit",
+        engine.faults(),
+        engine.recent_faults().last().map_or(String::new(), |fault| {
+            let objects: Vec<String> = fault.objects.iter().map(|id| id.0.to_string()).collect();
+            let (record, reason) = (fault.record.0, fault.reason.as_str());
+            format!("last at record {record}: {reason}; objects {}", objects.join(", "))
+        }),
+    );
+    let (count, last) = peers.count_and_last();
+    note("peer connections that could not be authenticated", count, last);
     note("states thrown away and built anew", u64::from(bulletin.status.rebuilds), String::new());
+    if let Some(against) = &bulletin.status.against {
+        let last = format!("first at record {} of term {}", against.record, against.term);
+        note("the primary's digest contradicts the log", 1, last);
+    }
+    if let Some(reason) = &bulletin.status.refused {
+        let last = format!("{reason}; no other master can be elected until etcd accepts writes again");
+        note("etcd refuses to write the log", 1, last);
+    }
+    note("etcd's revision went back", u64::from(bulletin.status.revision_went_back), String::new());
     faults
 }

@@ -9,19 +9,18 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
-use crate::coordination::types::LeaseId;
 use crate::engine::types::{LogTime, SequenceId, Term};
 use crate::master::clock::Clock;
 use crate::master::current::{Current, Passage};
 use crate::master::door::Door;
 use crate::master::http::{self, Health};
-use crate::master::peer::{self, PeerFollower, PeerState};
+use crate::master::peer::{self, Members, PeerFollower, PeerState};
 use crate::master::service::Replication;
 use crate::master::serving::{Service, Serving};
 use crate::master::settings::ha::Durability;
 use crate::replication::driver::{Host, Inputs};
 use crate::replication::node::status::{Activity, NodeStatus, Role};
-use crate::replication::node::{HandoverError, HandoverId, Input, MemberValue, Node, Peer};
+use crate::replication::node::{HandedOver, HandoverError, HandoverId, Input, MemberValue, Node, Peer};
 use crate::replication::replica::Replica;
 use crate::replication::time::{LogClock, Monotonic, MonotonicClock};
 
@@ -29,7 +28,7 @@ use crate::replication::time::{LogClock, Monotonic, MonotonicClock};
 const NEWS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Those who wait for the end of a hand-over.
-pub(super) type Waiting = Arc<Mutex<HashMap<HandoverId, oneshot::Sender<Result<String, HandoverError>>>>>;
+pub(super) type Waiting = Arc<Mutex<HashMap<HandoverId, oneshot::Sender<Result<HandedOver, HandoverError>>>>>;
 
 /// What a node is at, for the rest of the process.
 #[derive(Clone, Debug)]
@@ -113,6 +112,8 @@ pub(super) struct Publishing {
     pub applied: watch::Sender<SequenceId>,
     /// For standbys.
     pub peer_state: watch::Sender<PeerState>,
+    /// For the peer port: whose reports it takes.
+    pub members: watch::Sender<Members>,
 }
 
 impl ProcessHost {
@@ -140,7 +141,8 @@ impl ProcessHost {
                 .map(|(_, revision)| i64::try_from(*revision).unwrap_or(i64::MAX)),
         };
         let connections = self.serving.as_ref().map(|serving| Arc::clone(&serving.connections));
-        let clock = self.log_clock.unwrap_or_else(|| Clock::going_on(LogTime(0), std::time::Instant::now()));
+        let unset = || Clock::going_on(LogClock::new(LogTime(0), self.clock.now()), self.clock);
+        let clock = self.log_clock.unwrap_or_else(unset);
         self.to.state.send_replace(Current {
             engine: Arc::clone(&bulletin.replica.engine),
             clock,
@@ -149,18 +151,44 @@ impl ProcessHost {
             passage: Passage(Some((Arc::clone(&bulletin.replica), self.clock))),
             node: Some(status.clone()),
         });
-        let (term, lease) = match (status.role, node.view().leader()) {
-            (Role::Primary, Some(leader)) if leader.term == status.term => (leader.term, leader.lease),
-            _ => (Term(0), LeaseId(0)),
-        };
         self.to.peer_state.send_if_modified(|state| {
-            let role = if term == Term(0) { peer::Role::Standby } else { peer::Role::Primary };
-            let changed = (state.role, state.term, state.lease) != (role, term, lease);
-            (state.role, state.term, state.lease) = (role, term, lease);
+            let now = peer_state(state, status, node);
+            let changed = *state != now;
+            *state = now;
             changed
+        });
+        self.to.members.send_if_modified(|members| {
+            let members_now = node.view().members();
+            let same = members.len() == members_now.len()
+                && members_now.iter().all(|(name, value)| {
+                    members.get(name).is_some_and(|id| *id == value.boot_id.to_string())
+                });
+            if !same {
+                *members = members_now
+                    .iter()
+                    .map(|(name, value)| (name.clone(), value.boot_id.to_string()))
+                    .collect();
+            }
+            !same
         });
         self.to.bulletin.send_replace(bulletin);
     }
+}
+
+/// What other masters are told: the same process as before, and what it leads with, if it leads.
+fn peer_state(before: &PeerState, status: &NodeStatus, node: &Node) -> PeerState {
+    let leader = node.view().leader().filter(|leader| leader.term == status.term);
+    let mut state =
+        PeerState { boot_id: before.boot_id.clone(), name: before.name.clone(), ..PeerState::default() };
+    state.cluster_id.clone_from(&before.cluster_id);
+    state.role = peer::Role::Standby;
+    if let (Role::Primary, Some(leader)) = (status.role, leader) {
+        state.role = peer::Role::Primary;
+        (state.term, state.lease) = (leader.term, leader.lease);
+        state.log = node.log().map_or_else(String::new, |log| log.to_string());
+        state.durable = status.durable;
+    }
+    state
 }
 
 /// The state in the reference's words.
@@ -175,12 +203,11 @@ fn state_word(status: &NodeStatus) -> &'static str {
 }
 
 impl Host for ProcessHost {
-    fn open(&mut self, replica: Arc<Replica>, clock: LogClock, _term: Term) {
-        let (from, since) = clock.start();
-        let log_clock = Clock::going_on(from, self.clock.instant(since));
+    fn open(&mut self, replica: Arc<Replica>, clock: LogClock, term: Term) {
+        let log_clock = Clock::going_on(clock, self.clock);
         let engine = Arc::clone(&replica.engine);
         let replication = Replication { replica, clock: self.clock, durability: self.durability };
-        match self.service.open(self.door.take(), engine, log_clock, Some(replication)) {
+        match self.service.open(self.door.take(), engine, log_clock, Some(replication), term) {
             Ok(serving) => {
                 self.serving = Some(serving);
                 self.log_clock = Some(log_clock);
@@ -193,7 +220,11 @@ impl Host for ProcessHost {
     fn close(&mut self) {
         // From here on nobody gets at the state over HTTP either.
         self.to.state.send_modify(|current| current.health.service_ready = false);
-        let Some(serving) = self.serving.take() else { return self.tell(Input::Closed { quiet: true }) };
+        let Some(serving) = self.serving.take() else {
+            // The port could not be opened, but work of an earlier opening may go on.
+            let quiet = self.to.bulletin.borrow().replica.guards.is_drained();
+            return self.tell(Input::Closed { quiet });
+        };
         self.log_clock = None;
         let (inputs, door) = (self.inputs.clone(), Arc::clone(&self.door));
         tokio::spawn(async move {
@@ -212,7 +243,7 @@ impl Host for ProcessHost {
         }
     }
 
-    fn handed_over(&mut self, id: HandoverId, result: Result<String, HandoverError>) {
+    fn handed_over(&mut self, id: HandoverId, result: Result<HandedOver, HandoverError>) {
         if let Some(waiting) = self.waiting.lock().remove(&id) {
             // Whoever asked may have hung up.
             let _ = waiting.send(result);

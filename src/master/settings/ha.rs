@@ -29,6 +29,8 @@ pub struct HaSettings {
     pub advertise: Advertise,
     /// Where the peer port is.
     pub peer: Listen,
+    /// The file with the token that masters prove themselves with to each other; without one it is kept in etcd.
+    pub peer_token_file: Option<PathBuf>,
     /// The admin API.
     pub admin: AdminSettings,
     /// The folder for what this master keeps across restarts.
@@ -174,6 +176,7 @@ impl Reader<'_> {
             member_name: self.member_name(settings, place)?,
             advertise,
             peer: Listen { host: self.host("peer_host")?, port: self.port("peer_port")? },
+            peer_token_file: self.path("peer_token_file"),
             admin: self.admin()?,
             data_dir: self.path("data_dir"),
             durability: self.durability(warnings)?,

@@ -48,6 +48,8 @@ pub(super) fn settings_file(cluster: &MasterCluster, facts: &Facts) -> Result<St
         ("admin_host", json!("0.0.0.0")),
         ("admin_token_file", json!(format!("{ADMIN_FOLDER}/{TOKEN_KEY}"))),
         ("peer_port", json!(PEER_PORT)),
+        // The masters have the admin token anyway, and its holder can do more than a master can.
+        ("peer_token_file", json!(format!("{ADMIN_FOLDER}/{TOKEN_KEY}"))),
         ("default_kv_lease_ttl", milliseconds("store.leaseTTL", &spec.store.lease_ttl)?),
         ("default_kv_soft_pin_ttl", milliseconds("store.softPinTTL", &spec.store.soft_pin_ttl)?),
         (

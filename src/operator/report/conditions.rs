@@ -21,6 +21,8 @@ pub const PROGRESSING: &str = "Progressing";
 pub const STALLED: &str = "Stalled";
 /// etcd answers.
 pub const ETCD_HEALTHY: &str = "EtcdHealthy";
+/// Its reason while etcd has raised the alarm NOSPACE.
+pub const OUT_OF_SPACE: &str = "OutOfSpace";
 /// All pods run with the present template.
 pub const UP_TO_DATE: &str = "UpToDate";
 
@@ -99,6 +101,13 @@ pub fn caught_up_standbys(observed: &Observed) -> Vec<&PodFacts> {
 
 fn etcd(observed: &Observed) -> Said {
     match &observed.etcd {
+        EtcdSight::Current(view) if view.no_space => said(
+            ETCD_HEALTHY,
+            FALSE,
+            OUT_OF_SPACE,
+            "etcd is out of space (alarm NOSPACE): changes are refused, reads go on, and no other master can be elected \
+             until etcd is compacted and defragmented or its quota is raised, and the alarm is disarmed",
+        ),
         EtcdSight::Current(_) => said(ETCD_HEALTHY, TRUE, "Answers", "etcd answers"),
         EtcdSight::NotYet => said(ETCD_HEALTHY, UNKNOWN, "NotAskedYet", "etcd was not heard from yet"),
         EtcdSight::Lost { why } => said(ETCD_HEALTHY, FALSE, "Unreachable", why.clone()),

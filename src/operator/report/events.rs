@@ -1,6 +1,6 @@
 //! What has happened, told by what is new in the status. An operator that was restarted has nothing new to tell.
 
-use super::conditions::{ETCD_HEALTHY, FALSE, STALLED, TRUE};
+use super::conditions::{ETCD_HEALTHY, FALSE, OUT_OF_SPACE, STALLED, TRUE};
 use crate::api::{MasterClusterStatus, Phase, SwitchoverResult};
 use crate::operator::plan::Finalizer;
 use crate::operator::plan::deletion::Farewell;
@@ -42,8 +42,10 @@ pub fn happenings(before: &MasterClusterStatus, after: &MasterClusterStatus) -> 
             all.push(normal("StandbyReady", format!("{} has caught up and could take over", member.name)));
         }
     }
+    let full = after.conditions.iter().any(|it| it.type_ == ETCD_HEALTHY && it.reason == OUT_OF_SPACE);
+    let unhealthy = if full { "EtcdOutOfSpace" } else { "EtcdUnreachable" };
     for (kind, reason, over) in
-        [(ETCD_HEALTHY, "EtcdUnreachable", "EtcdReachable"), (STALLED, "Stalled", "Unstalled")]
+        [(ETCD_HEALTHY, unhealthy, "EtcdReachable"), (STALLED, "Stalled", "Unstalled")]
     {
         condition(kind, reason, over, before, after, &mut all);
     }

@@ -38,7 +38,7 @@ pub(super) fn members(observed: &Observed, durable: Option<u64>) -> Vec<MemberSt
                 if said.caught_up {
                     Some(0)
                 } else {
-                    durable.map(|durable| durable.saturating_sub(said.applied))
+                    said.lag.or_else(|| durable.map(|durable| durable.saturating_sub(said.applied)))
                 }
             });
             MemberStatus {

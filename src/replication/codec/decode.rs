@@ -3,6 +3,7 @@
 
 use super::{Context, Kind, start};
 use crate::engine::digest::Digest;
+use crate::engine::format::Format;
 use crate::engine::object::ReplicaId;
 use crate::engine::packing::{Malformed, Reader};
 use crate::engine::record::{
@@ -29,13 +30,14 @@ pub struct Scratch<'b> {
 pub struct Records<'b> {
     from: Reader<'b>,
     context: Context,
+    format: Format,
 }
 
 impl<'b> Records<'b> {
-    /// The records in these bytes.
+    /// The records in these bytes, which were written in this format.
     #[must_use]
-    pub fn new(body: &'b [u8]) -> Self {
-        Self { from: Reader::new(body), context: Context::default() }
+    pub fn new(format: Format, body: &'b [u8]) -> Self {
+        Self { from: Reader::new(body), context: Context::default(), format }
     }
 
     /// The next record and its time, or `None` after the last. The record borrows from the body and from `scratch`.
@@ -55,6 +57,8 @@ impl<'b> Records<'b> {
     }
 
     fn record<'s>(&mut self, kind: Kind, scratch: &'s mut Scratch<'b>) -> Result<Record<'s>, Malformed> {
+        // The fields below are those of this format; another one has to say where it differs.
+        let Format::One = self.format;
         Ok(match kind {
             Kind::PutStart => Record::PutStart(self.start(&mut scratch.places)?),
             Kind::UpsertStart => Record::UpsertStart {
@@ -82,7 +86,8 @@ impl<'b> Records<'b> {
             }
             Kind::Sweep => Record::Sweep { objects: self.list(&mut scratch.ids, 1, Self::id)? },
             Kind::RemoveAll => {
-                Record::RemoveAll { shard: self.from.narrow()?, force: self.from.flag("force")? }
+                let (from, up_to) = (self.id()?, self.id()?);
+                Record::RemoveAll { from, up_to, force: self.from.flag("force")? }
             }
             Kind::Evict => Record::Evict(EvictRule {
                 up_to: (LeaseBucket(self.from.number()?), self.id()?),
@@ -142,11 +147,15 @@ impl<'b> Records<'b> {
             Kind::NewTerm => Record::NewTerm {
                 term: Term(self.from.number()?),
                 primary: self.from.bytes()?,
+                boot_id: self.from.word()?,
                 hold_until: self.time()?,
                 lease_ttl: self.from.number()?,
+                leader_ttl: self.from.number()?,
                 kept_tasks: self.from.narrow()?,
             },
-            Kind::Resign => Record::Resign { term: Term(self.from.number()?) },
+            Kind::Resign => {
+                Record::Resign { term: Term(self.from.number()?), hold_until: LogTime(self.from.number()?) }
+            }
             Kind::Digest => Record::Digest { digest: Digest(self.from.word()?) },
         })
     }

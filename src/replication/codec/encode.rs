@@ -59,9 +59,10 @@ pub fn encode(out: &mut Vec<u8>, context: &mut Context, at: LogTime, record: &Re
             put_number(to.out, objects.len() as u64);
             objects.iter().for_each(|id| to.id(*id));
         }
-        Record::RemoveAll { shard, force } => {
+        Record::RemoveAll { from, up_to, force } => {
             to.head(Kind::RemoveAll, at);
-            put_number(to.out, shard.into());
+            to.id(from);
+            to.id(up_to);
             to.flag(force);
         }
         Record::Evict(EvictRule { up_to: (bucket, id), soft_pinned }) => {
@@ -150,17 +151,20 @@ pub fn encode(out: &mut Vec<u8>, context: &mut Context, at: LogTime, record: &Re
                 before = *until;
             }
         }
-        Record::NewTerm { term, primary, hold_until, lease_ttl, kept_tasks } => {
+        Record::NewTerm { term, primary, boot_id, hold_until, lease_ttl, leader_ttl, kept_tasks } => {
             to.head(Kind::NewTerm, at);
             put_number(to.out, term.0);
             put_bytes(to.out, primary);
+            put_word(to.out, boot_id);
             to.time(hold_until);
             put_number(to.out, lease_ttl);
+            put_number(to.out, leader_ttl);
             put_number(to.out, kept_tasks.into());
         }
-        Record::Resign { term } => {
+        Record::Resign { term, hold_until } => {
             to.head(Kind::Resign, at);
             put_number(to.out, term.0);
+            put_number(to.out, hold_until.0);
         }
         Record::Digest { digest } => {
             to.head(Kind::Digest, at);

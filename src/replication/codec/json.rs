@@ -135,7 +135,9 @@ fn describe(record: &Record<'_>) -> (&'static str, Value) {
         Record::Sweep { objects } => {
             ("Sweep", json!({ "objects": objects.iter().map(|id| id.0).collect::<Vec<_>>() }))
         }
-        Record::RemoveAll { shard, force } => ("RemoveAll", json!({ "shard": shard, "force": force })),
+        Record::RemoveAll { from, up_to, force } => {
+            ("RemoveAll", json!({ "from": from.0, "up_to": up_to.0, "force": force }))
+        }
         Record::Evict(rule) => {
             let (bucket, id) = rule.up_to;
             let up_to = json!({ "lease": bucket.0, "object": id.0 });
@@ -194,14 +196,16 @@ fn describe(record: &Record<'_>) -> (&'static str, Value) {
                 leases.iter().map(|(id, until)| json!({ "object": id.0, "until": until.0 })).collect();
             ("RenewLeases", json!({ "leases": leases }))
         }
-        Record::NewTerm { term, primary, hold_until, lease_ttl, kept_tasks } => {
+        Record::NewTerm { term, primary, boot_id, hold_until, lease_ttl, leader_ttl, kept_tasks } => {
             let payload = json!({
-                "term": term.0, "primary": text(primary), "hold_until": hold_until.0, "lease_ttl": lease_ttl,
-                "kept_tasks": kept_tasks,
+                "term": term.0, "primary": text(primary), "boot_id": hex(boot_id), "hold_until": hold_until.0,
+                "lease_ttl": lease_ttl, "leader_ttl": leader_ttl, "kept_tasks": kept_tasks,
             });
             ("NewTerm", payload)
         }
-        Record::Resign { term } => ("Resign", json!({ "term": term.0 })),
+        Record::Resign { term, hold_until } => {
+            ("Resign", json!({ "term": term.0, "hold_until": hold_until.0 }))
+        }
         Record::Digest { digest } => ("Digest", json!({ "digest": hex(digest.0) })),
     }
 }

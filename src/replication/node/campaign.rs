@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::member::ElectionValue;
+use super::member::{ElectionValue, MemberValue};
 use super::status::Reason;
 use super::{CallId, Node, Phase, Purpose, Reign, Stage};
 use crate::coordination::types::{Compare, Failure, Get, KeyRange, Op, OpResult, Request, Response, Txn};
+use crate::engine::reign::Primary;
 use crate::engine::types::{LogTime, Term};
 #[cfg(feature = "planted")]
 use crate::planted::{self, Bug};
+use crate::replication::history::History;
 use crate::replication::lease::LeaderLease;
 use crate::replication::linger::Linger;
 use crate::replication::time::{LogClock, Monotonic};
@@ -41,17 +43,34 @@ impl Node {
     /// Stands if nobody leads and this node could.
     pub(super) fn stand(&mut self, now: Monotonic) {
         let Some(gone_at) = self.view.gone_at() else { return };
-        let live = self.following.is_caught_up();
+        let live = self.following.is_candidate();
         #[cfg(feature = "planted")]
         let live = live || planted::active(Bug::StandBehind);
         let ready = self.view.is_known() && live && now >= self.stand_after;
         let another = self.view.successor().is_some_and(|name| name != self.settings.name);
-        if !ready || self.stopping || (another && now.since(gone_at) < PREFERENCE) {
+        if !ready || self.stopping || (another && now.since(gone_at) < PREFERENCE) || self.bar().is_some() {
             return;
         }
         let ttl_seconds = i64::try_from(self.settings.leader_ttl.as_secs()).unwrap_or(i64::MAX).max(1);
         let call = self.call(Purpose::LeaderLease, Request::LeaseGrant { ttl_seconds });
         self.phase = Phase::Campaigning(Campaign::Granting { call, sent: now });
+    }
+
+    /// Why this node must not stand although it follows the log to its end: a live member knows more of it.
+    pub(super) fn bar(&self) -> Option<String> {
+        let position = &self.following.position;
+        let longer = |history: &History| match position.log {
+            None => true,
+            Some(log) => history.0.log == log && history.0.last > position.applied,
+        };
+        let members = self.view.members().values().filter(|member| member.name != self.settings.name);
+        let knows_more =
+            |member: &MemberValue| member.history.as_ref().filter(|known| longer(known)).copied();
+        let (name, known) = members.filter_map(|member| Some((&member.name, knows_more(member)?))).next()?;
+        let (log, last, applied) = (known.0.log, known.0.last.0, position.applied.0);
+        Some(format!(
+            "the log in etcd ends at record {applied}, but {name} knows records up to {last} of log {log}"
+        ))
     }
 
     pub(super) fn leader_lease_granted(
@@ -88,7 +107,11 @@ impl Node {
             None => Compare::CreateRevision { key: keys.latest(), equals: 0 },
         };
         let get = |key| Op::Get(Get::all(KeyRange::key(key)));
-        let compare = vec![Compare::CreateRevision { key: keys.election(), equals: 0 }, caught_up];
+        let mut compare = vec![Compare::CreateRevision { key: keys.election(), equals: 0 }, caught_up];
+        // A format that was raised since it was read may be one that this master cannot write.
+        if let Some(format) = &self.following.format {
+            compare.push(Compare::Value { key: keys.format(), equals: format.clone() });
+        }
         #[cfg(feature = "planted")]
         let compare = if planted::active(Bug::StandBehind) { compare[..1].to_vec() } else { compare };
         Some(Txn {
@@ -143,8 +166,9 @@ impl Node {
                     Some(_) => self.stand_back(now),
                     None => {
                         // The log is longer than what this node has.
+                        let stand_after = self.stand_after;
                         self.stand_back(now);
-                        self.stand_after = now;
+                        self.stand_after = stand_after;
                         self.read_log();
                     }
                 }
@@ -156,13 +180,13 @@ impl Node {
     }
 
     /// Gives an attempt up.
-    fn stand_back(&mut self, now: Monotonic) {
+    pub(super) fn stand_back(&mut self, now: Monotonic) {
         let phase = std::mem::replace(&mut self.phase, Phase::Standby);
         if let Phase::Campaigning(Campaign::Creating { lease, .. }) = phase {
             self.call(Purpose::Nobody, Request::LeaseRevoke { lease: lease.id });
         }
         let wait = self.chance(BACKOFF_MS);
-        self.stand_after = now.plus(Duration::from_millis(wait));
+        self.stand_after = self.stand_after.max(now.plus(Duration::from_millis(wait)));
     }
 
     /// This node leads: its first record is written, and clean-up is what applying it does.
@@ -170,6 +194,7 @@ impl Node {
         let (position, batch_at) = (self.following.position, self.following.batch_at);
         self.unfollow();
         let engine = &self.replica.engine;
+        engine.unseal();
         let empty = position.applied.0 == 0;
         let from = if empty { self.settings.wall } else { engine.sequencer(LogTime(0)).now };
         #[cfg(feature = "planted")]
@@ -177,7 +202,8 @@ impl Node {
         let clock = LogClock::new(from, now);
         // The last moment at which the old primary can have answered a read (R6). Whoever wrote last may have come and
         // gone unseen while this node did not reach etcd: then it was not that one that was seen gone.
-        let ttl = self.settings.leader_ttl.max(self.view.leader_ttl());
+        let last_ttl = Duration::from_millis(engine.reign().leader_ttl);
+        let ttl = self.settings.leader_ttl.max(self.view.leader_ttl()).max(last_ttl);
         let seen = self.view.last_term() >= position.term;
         #[cfg(feature = "planted")]
         let seen = seen || planted::active(Bug::StaleAbsence);
@@ -185,7 +211,11 @@ impl Node {
         let answers_for = u64::try_from(silent.since(now).as_millis()).unwrap_or(u64::MAX).saturating_add(1);
         #[cfg(feature = "planted")]
         let answers_for = if planted::active(Bug::HoldWithoutLease) { 0 } else { answers_for };
-        let name = self.settings.name.as_bytes();
+        let primary = Primary {
+            name: self.settings.name.as_bytes(),
+            boot_id: self.settings.boot_id.0,
+            leader_ttl: u64::try_from(lease.ttl().as_millis()).unwrap_or(u64::MAX),
+        };
         // A primary writes a batch each second. One that was gone soon after the last was found dead by another standby,
         // which revoked its lease: that cannot have run out yet.
         let gone_at = self.view.gone_at().unwrap_or(now);
@@ -196,7 +226,7 @@ impl Node {
             (.., true) => Reason::Died,
             (.., false) => Reason::LeaseEnded,
         };
-        let first = engine.sequencer(clock.at(now)).begin_term(term, name, answers_for);
+        let first = engine.sequencer(clock.at(now)).begin_term(term, &primary, answers_for);
         let fresh = self.fresh_log();
         let writer = Writer::new(self.settings.keys.clone(), term, position.end(fresh));
         tracing::info!(term = term.0, applied = position.applied.0, "won the election");
@@ -214,7 +244,9 @@ impl Node {
             writing: None,
             retry_at: None,
             handover: None,
+            told: false,
         }));
+        self.peers.clear();
         #[cfg(feature = "planted")]
         if planted::active(Bug::ServeEarly) {
             self.open();

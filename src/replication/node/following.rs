@@ -3,24 +3,45 @@
 
 use std::time::Duration;
 
-use super::{CallId, Node, Purpose, WatchId};
+use bytes::Bytes;
+
+use super::heard::{Heard, PrimaryWord};
+use super::trust::Trust;
+use super::view::Leader;
+use super::{BootId, CallId, Node, Purpose, WatchId};
 use crate::coordination::types::{
-    Change, Failure, Get, KeyRange, Request, Response, WatchEvent, WatchRequest,
+    Change, Failure, Get, KeyRange, Op, OpResult, Request, Response, Txn, WatchEvent, WatchRequest,
 };
+use crate::engine::types::SequenceId;
 #[cfg(feature = "planted")]
 use crate::planted::{self, Bug};
 use crate::replication::batch::Latest;
 use crate::replication::follower::{Offered, Position};
+use crate::replication::formats::LogFormat;
+use crate::replication::history::History;
 use crate::replication::time::Monotonic;
 
-/// Batches in one page: four MiB at most.
+/// Batches in a page, at first: four MiB at most.
 const PAGE: u64 = 16;
+
+/// Batches in a page at most: an idle primary's batches have some hundred bytes each, and there are 86,400 of them a day.
+/// With the largest batches such a page just fits into the largest answer that is taken from etcd.
+const MAX_PAGE: u64 = 240;
+
+/// Pages with fewer bytes grow.
+const SMALL_PAGE_BYTES: usize = 256 << 10;
+
+/// Pages with more bytes shrink to [`PAGE`].
+const LARGE_PAGE_BYTES: usize = 4 << 20;
 
 /// A primary writes every second. A watch that is silent for longer is not to be trusted.
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// How soon a read that failed is tried again.
 const RETRY: Duration = Duration::from_millis(100);
+
+/// A watch that breaks sooner after its start is not begun again at once.
+const SHORT_WATCH: Duration = Duration::from_secs(1);
 
 /// Where this node is in the log, and how it gets on.
 #[derive(Debug, Default)]
@@ -30,15 +51,41 @@ pub(super) struct Following {
     stage: Stage,
     /// Why it cannot get on, for people.
     pub trouble: Option<String>,
-    /// Why this node must not lead although it follows, for people: its state is not what the primary says, and comes
-    /// out the same when it is built anew.
-    pub doubt: Option<String>,
+    /// Whether the state is what the log says.
+    pub trust: Trust,
+    /// How far the log goes, as far as this node was told.
+    pub heard: Heard,
     /// The state was thrown away because it could not be vouched for: so often.
     pub rebuilds: u32,
-    /// It was thrown away because of a doubt before.
-    doubted: bool,
     /// When a batch was last told of, or read where there had been none before.
     pub batch_at: Option<Monotonic>,
+    /// The value of the key with the format of the log, as it was last read.
+    pub format: Option<Bytes>,
+    /// Batches in the next page.
+    page: Page,
+    /// The read of the end of the log while the node is live.
+    end_call: Option<(CallId, Monotonic)>,
+}
+
+/// How many batches the next page has.
+#[derive(Debug)]
+struct Page(u64);
+
+impl Default for Page {
+    fn default() -> Self {
+        Self(PAGE)
+    }
+}
+
+impl Page {
+    /// A page of so many bytes came. Batches are bounded in bytes and may be few hundred bytes or all that fits.
+    fn adapt(&mut self, bytes: usize) {
+        if bytes > LARGE_PAGE_BYTES {
+            self.0 = PAGE;
+        } else if bytes < SMALL_PAGE_BYTES {
+            self.0 = (self.0 * 2).min(MAX_PAGE);
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -53,7 +100,7 @@ enum Stage {
     /// Pages are being read, all as of one revision.
     Pages { call: CallId, revision: u64, end: Option<Latest> },
     /// The end was reached; what is written is told.
-    Live { watch: WatchId, heard: Monotonic },
+    Live { watch: WatchId, since: Monotonic, heard: Monotonic },
 }
 
 impl Following {
@@ -62,6 +109,7 @@ impl Following {
         self.position = position;
         self.stage = Stage::Idle;
         self.trouble = None;
+        self.heard.forget();
     }
 
     /// Whether the end of the log was reached and its growth is told.
@@ -69,9 +117,15 @@ impl Following {
         matches!(self.stage, Stage::Live { .. })
     }
 
-    /// Whether this node could lead.
-    pub(super) fn is_caught_up(&self) -> bool {
-        self.is_live() && self.doubt.is_none()
+    /// Whether this node may stand for election. The election's own transaction checks that it has the whole log, so no
+    /// word from a primary is needed.
+    pub(super) fn is_candidate(&self) -> bool {
+        self.is_live() && self.trust.doubt().is_none()
+    }
+
+    /// Whether this node has applied what it lately heard to be the end of the log, and could take over at once.
+    pub(super) fn is_caught_up(&self, now: Monotonic) -> bool {
+        self.is_candidate() && self.heard.is_caught_up(now)
     }
 
     pub(super) fn watch(&self) -> Option<WatchId> {
@@ -87,9 +141,42 @@ impl Node {
         match self.following.stage {
             Stage::Idle => self.read_log(),
             Stage::Waiting(until) if now >= until => self.read_log(),
-            // Without a primary nobody writes, and looking again costs little.
+            // Without a primary nothing is written, and reading again costs little.
             Stage::Live { heard, .. } if now.since(heard) > SILENCE => self.read_log(),
-            Stage::Waiting(_) | Stage::Live { .. } | Stage::End(_) | Stage::Pages { .. } => {}
+            Stage::Live { .. } => self.listen(now),
+            Stage::Waiting(_) | Stage::End(_) | Stage::Pages { .. } => {}
+        }
+        self.rebuild(now);
+    }
+
+    /// Reads the end of the log where the primary does not tell it.
+    fn listen(&mut self, now: Monotonic) {
+        self.following.heard.applied(self.following.position.applied);
+        if self.following.end_call.is_none() && self.following.heard.is_due(now) {
+            let request = self.end_request();
+            self.following.end_call = Some((self.call(Purpose::HeardEnd, request), now));
+        }
+    }
+
+    pub(super) fn heard_end_read(&mut self, call: CallId, result: Result<Response, Failure>) {
+        let Some((_, asked_at)) = self.following.end_call.take_if(|(asked, _)| *asked == call) else {
+            return;
+        };
+        let Ok(Response::Txn { results, .. }) = result else { return };
+        let Ok(LogEnd { end, .. }) = LogEnd::of(&results) else { return self.read_log() };
+        // What does not fit is looked at more closely.
+        if self.misfit(end.as_ref()).is_some() {
+            return self.read_log();
+        }
+        // It held when it was asked for; the answer may have waited.
+        self.following.heard.read(asked_at, end.as_ref());
+    }
+
+    /// The primary has told its durable prefix over the peer connection.
+    pub(super) fn primary_told(&mut self, now: Monotonic, boot_id: BootId, word: PrimaryWord) {
+        let leads = |leader: &Leader| leader.value.boot_id == boot_id && leader.term == word.term;
+        if self.view.leader().is_some_and(leads) {
+            self.following.heard.told(now, &word);
         }
     }
 
@@ -100,46 +187,53 @@ impl Node {
         self.following.stage = Stage::Idle;
     }
 
+    /// Asks for the end of the log and its format, both of one moment.
+    fn end_request(&self) -> Request {
+        let get = |key| Op::Get(Get::all(KeyRange::key(key)));
+        let keys = &self.settings.keys;
+        Request::Txn(Txn { success: vec![get(keys.latest()), get(keys.format())], ..Txn::default() })
+    }
+
     /// Reads the log from where this node is.
     pub(super) fn read_log(&mut self) {
         self.unfollow();
-        let request = Request::Get(Get::all(KeyRange::key(self.settings.keys.latest())));
+        let request = self.end_request();
         self.following.stage = Stage::End(self.call(Purpose::LogEnd, request));
     }
 
     fn read_page(&mut self, revision: u64, end: Option<Latest>) {
-        let from = crate::engine::types::SequenceId(self.following.position.applied.0 + 1);
-        let get =
-            Get { range: self.settings.keys.batches_from(from), revision, limit: PAGE, keys_only: false };
+        let from = SequenceId(self.following.position.applied.0 + 1);
+        let range = match end {
+            Some(end) => self.settings.keys.batches_from(end.log, from),
+            None => self.settings.keys.batches(),
+        };
+        let get = Get { range, revision, limit: self.following.page.0, keys_only: false };
         let call = self.call(Purpose::LogPage, Request::Get(get));
         self.following.stage = Stage::Pages { call, revision, end };
+    }
+
+    /// Why a log with this end is not the one that this master knows.
+    fn misfit(&self, end: Option<&Latest>) -> Option<String> {
+        self.history.and_then(|history| history.misfit(end))
     }
 
     pub(super) fn log_end_read(&mut self, now: Monotonic, call: CallId, result: Result<Response, Failure>) {
         if !matches!(self.following.stage, Stage::End(asked) if asked == call) {
             return;
         }
-        let Ok(Response::Got { revision, page }) = result else {
+        let Ok(Response::Txn { revision, results, .. }) = result else {
             self.following.stage = Stage::Waiting(now.plus(RETRY));
             return;
         };
-        let end = match page.entries.first().map(|entry| Latest::from_bytes(&entry.value)) {
-            None => None,
-            Some(Ok(end)) => Some(end),
-            Some(Err(error)) => {
-                self.stuck(now, format!("cannot read where the log ends: {error}"));
-                return;
-            }
+        let LogEnd { end, format } = match LogEnd::of(&results) {
+            Ok(read) => read,
+            Err(reason) => return self.stuck(now, reason),
         };
-        let applied = self.following.position.applied;
-        if end.as_ref().map_or(0, |end| end.last.0) < applied.0 {
-            let last = end.map_or(0, |end| end.last.0);
-            self.stuck(
-                now,
-                format!("the log ends at {last}, but {} was applied: another history", applied.0),
-            );
-            return;
+        self.following.format = format;
+        if let Some(reason) = self.misfit(end.as_ref()) {
+            return self.stuck(now, reason);
         }
+        self.following.heard.read(now, end.as_ref());
         self.read_page(revision, end);
     }
 
@@ -154,6 +248,8 @@ impl Node {
             // The revision that the pages were pinned to is gone: from the start, at a newer one.
             Err(Failure::Compacted { .. }) => return self.read_log(),
             Ok(_) | Err(_) => {
+                // It may have been too large to arrive in time.
+                self.following.page = Page::default();
                 self.following.stage = Stage::Waiting(now.plus(RETRY));
                 return;
             }
@@ -161,18 +257,14 @@ impl Node {
         if !page.entries.is_empty() {
             self.following.batch_at = Some(now);
         }
+        self.following.page.adapt(page.entries.iter().map(|entry| entry.value.len()).sum());
         for entry in &page.entries {
-            match self.following.position.offer(&entry.value, &self.replica) {
-                Offered::Applied | Offered::Known => {}
-                Offered::Gap => {
-                    let applied = self.following.position.applied.0;
-                    return self.stuck(now, format!("the log has a gap after {applied}"));
-                }
-                Offered::Damaged(reason) | Offered::Foreign(reason) => return self.stuck(now, reason),
+            if end.is_none() {
+                return self.stuck(now, "there are batches, but no key says where the log ends".to_owned());
             }
-        }
-        if self.doubts() {
-            return;
+            if !self.offer(now, &entry.value) {
+                return;
+            }
         }
         if page.more {
             return self.read_page(revision, end);
@@ -183,6 +275,7 @@ impl Node {
             return self.stuck(now, format!("the log ends at {last}, but its batches at {applied}"));
         }
         self.following.trouble = None;
+        self.following.trust.reached_end(self.following.position.term);
         #[cfg(feature = "planted")]
         let revision = revision + u64::from(planted::active(Bug::WatchLate));
         let request = WatchRequest {
@@ -191,7 +284,49 @@ impl Node {
             deletions: false,
         };
         let watch = self.watch(request);
-        self.following.stage = Stage::Live { watch, heard: now };
+        self.following.stage = Stage::Live { watch, since: now, heard: now };
+        self.listen(now);
+    }
+
+    /// Applies a batch that was read or told of. False if following cannot go on from here.
+    fn offer(&mut self, now: Monotonic, bytes: &[u8]) -> bool {
+        let before = self.following.position.applied;
+        match self.following.position.offer(bytes, &self.replica) {
+            Offered::Known => return true,
+            Offered::Applied => {}
+            Offered::Gap if self.following.is_live() => {
+                self.read_log();
+                return false;
+            }
+            Offered::Gap => {
+                self.stuck(now, format!("the log has a gap after {}", before.0));
+                return false;
+            }
+            Offered::Damaged(reason) | Offered::Foreign(reason) => {
+                self.stuck(now, reason);
+                return false;
+            }
+            Offered::Diverged(reason) => {
+                self.distrust(reason);
+                return false;
+            }
+        }
+        let position = self.following.position;
+        if let Some(history) = self.history.filter(|history| history.is_missed(before, &position)) {
+            let last = history.0.last.0;
+            // What was applied is not what this master has seen: it must not be gone on from.
+            self.start_over();
+            self.stuck(
+                now,
+                format!(
+                    "the batch up to record {last} is not the one that this master knows: another history"
+                ),
+            );
+            return false;
+        }
+        self.history = History::newer(self.history, History::at(&position));
+        self.check_trust();
+        true
     }
 
     pub(super) fn log_changed(&mut self, now: Monotonic, event: WatchEvent) {
@@ -203,45 +338,28 @@ impl Node {
                 }
                 for change in changes {
                     let Change::Put(entry) = change else { continue };
-                    match self.following.position.offer(&entry.value, &self.replica) {
-                        Offered::Applied | Offered::Known => {}
-                        Offered::Gap => return self.read_log(),
-                        Offered::Damaged(reason) | Offered::Foreign(reason) => {
-                            return self.stuck(now, reason);
-                        }
+                    if !self.offer(now, &entry.value) {
+                        return;
                     }
                 }
+                self.following.heard.applied(self.following.position.applied);
             }
             WatchEvent::Progress { .. } => {
                 if let Stage::Live { heard, .. } = &mut self.following.stage {
                     *heard = now;
                 }
             }
-            WatchEvent::Compacted { .. } | WatchEvent::Broken(_) => self.read_log(),
-        }
-    }
-
-    /// Whether the state was found not to be what the log says, and is being built anew. The log is the truth, so it is
-    /// built anew once; if it comes out the same, the primary is wrong, and this node must not hide that by leading.
-    fn doubts(&mut self) -> bool {
-        let doubts = self.replica.engine.doubts();
-        let reason = match (doubts.digest_mismatch, doubts.broken_chain) {
-            (Some(id), _) => format!("the digest of record {} does not match", id.0),
-            (None, Some(broken)) => format!("record {} does not follow the last one", broken.record.0),
-            (None, None) => return false,
-        };
-        if self.following.doubted {
-            if self.following.doubt.is_none() {
-                tracing::error!(%reason, "the state differs from the primary's although it was built anew");
-                self.following.doubt = Some(reason);
+            WatchEvent::Compacted { .. } | WatchEvent::Broken(_) => {
+                let short = matches!(self.following.stage, Stage::Live { since, .. } if now.since(since) < SHORT_WATCH);
+                if short {
+                    // A watch that etcd refuses must not become a loop of reads.
+                    self.unfollow();
+                    self.following.stage = Stage::Waiting(now.plus(RETRY));
+                } else {
+                    self.read_log();
+                }
             }
-            return false;
         }
-        tracing::error!(%reason, "the state is not what the log says, building it anew");
-        self.start_over();
-        self.following.doubted = true;
-        self.read_log();
-        true
     }
 
     /// This node can neither follow nor stand. What it cannot read it does not skip; it looks again now and then.
@@ -252,5 +370,43 @@ impl Node {
         self.unfollow();
         self.following.trouble = Some(reason);
         self.following.stage = Stage::Waiting(now.plus(Duration::from_secs(1)));
+    }
+}
+
+/// What the keys say that tell where the log ends and how it is written.
+struct LogEnd {
+    end: Option<Latest>,
+    format: Option<Bytes>,
+}
+
+impl LogEnd {
+    /// Reads the answer to [`Node::end_request`]. An error says why this master cannot follow this log.
+    fn of(results: &[OpResult]) -> Result<Self, String> {
+        let [OpResult::Got(latest), OpResult::Got(format)] = results else {
+            return Err("etcd answered another question".to_owned());
+        };
+        let format = format.entries.first().map(|entry| entry.value.clone());
+        LogFormat::of_key(format.as_deref()).map_err(|refusal| refusal.to_string())?;
+        let latest = latest.entries.first().map(|entry| Latest::from_bytes(&entry.value)).transpose();
+        let end = latest.map_err(|error| error.to_string())?;
+        Ok(Self { end, format })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_grow_while_batches_are_small_and_shrink_at_once() {
+        let mut page = Page::default();
+        for _ in 0..10 {
+            page.adapt(1000);
+        }
+        assert_eq!(page.0, MAX_PAGE);
+        page.adapt(LARGE_PAGE_BYTES);
+        assert_eq!(page.0, MAX_PAGE);
+        page.adapt(LARGE_PAGE_BYTES + 1);
+        assert_eq!(page.0, PAGE);
     }
 }

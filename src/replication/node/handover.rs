@@ -1,23 +1,46 @@
 //! Handing over on purpose: to a standby that has everything, with nothing for the next primary to wait for.
 //!
-//! Serve no longer; write down every promise to readers, and then that this primary resigns; wait until the target has
-//! all of it; delete the election key and name the successor in one transaction. Before that transaction every failure
-//! goes back to serving.
+//! Write most promises to readers down; serve no longer; write the rest down, and then that this primary resigns; wait
+//! until the target has all of it; delete the election key and name the successor in one transaction. Every step has a
+//! deadline, and none does work on the node's task that grows with the number of objects. Before the transaction every
+//! failure goes back to serving.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{CallId, Command, Node, Phase, Purpose, Stage};
+use super::{CallId, Command, HandedOver, Node, Phase, Purpose, Stage};
 use crate::coordination::types::{Compare, Failure, KeyRange, LeaseId, Op, Request, Response, Txn};
 use crate::engine::types::SequenceId;
+#[cfg(feature = "planted")]
+use crate::planted::{self, Bug};
 use crate::replication::time::Monotonic;
-
-/// How long the name of the successor stays. Others wait two seconds for it.
-const SUCCESSOR_TTL_SECONDS: i64 = 5;
 
 /// How soon a transaction without an answer is sent again.
 const RETRY: Duration = Duration::from_millis(20);
+
+/// A standby that did not report for this long is no target.
+const REPORTED_WITHIN: Duration = Duration::from_secs(2);
+
+/// A standby that is further behind the durable prefix is no target: it would keep clients waiting.
+const MAX_BEHIND: u64 = 10_000;
+
+/// How long the target has, once the last record is durable, to apply it.
+const CATCH_UP: Duration = Duration::from_secs(2);
+
+/// Promises are written down before the port closes in so many rounds at most: each leaves only those that were made
+/// while the one before ran.
+const WARM_ROUNDS: u32 = 4;
+
+/// A round that writes fewer promises leaves little enough for the time in which the port is closed.
+const FEW_PROMISES: usize = 4096;
+
+/// How long the rounds before the port closes may take together.
+const WARM_BUDGET: Duration = Duration::from_secs(3);
+
+/// How long promises are written down while the port is closed. What is left then is told by a bound in `Resign`: the
+/// successor neither evicts nor removes until the last promise has ended (R6).
+const COLD_BUDGET: Duration = Duration::from_millis(40);
 
 /// Which hand-over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,11 +58,13 @@ pub enum HandoverError {
     /// It leads already.
     #[error("{0} is the primary already")]
     AlreadyPrimary(String),
-    /// Nobody could take over.
-    #[error("no standby is caught up and connected")]
+    /// No standby could take over.
+    #[error("no standby is connected, reported within two seconds and is close enough to the end of the log")]
     NoTarget,
-    /// The one that was named could not take over.
-    #[error("{0} is not a connected standby that is caught up")]
+    /// The standby that was named could not take over.
+    #[error(
+        "{0} is not a connected standby that reported within two seconds and is close to the end of the log"
+    )]
     BadTarget(String),
     /// It was tried and given up; the old primary goes on.
     #[error("{0}; the primary goes on")]
@@ -52,30 +77,35 @@ pub enum HandoverError {
 /// A hand-over under way.
 #[derive(Debug)]
 pub(super) struct Handover {
-    /// Who asked; `None` if the process is to end.
+    /// Which request; `None` if the process is to end.
     id: Option<HandoverId>,
-    /// Who is to lead; `None` if nobody could.
+    /// The standby that is to lead; `None` if there is none and the process ends all the same.
     to: Option<String>,
     step: Step,
     deadline: Monotonic,
+    closed_at: Option<Monotonic>,
 }
 
 #[derive(Debug)]
 enum Step {
     /// A lease for the name of the successor was asked for.
     Granting(CallId),
+    /// Promises are being written down while clients are still served.
+    Flushing { lease: LeaseId, round: u32, until: Monotonic },
     /// Clients are being sent away.
     Closing { lease: LeaseId },
-    /// The last record is being written.
-    Resigning { lease: LeaseId, resign: SequenceId },
+    /// The promises that are left are being written down.
+    FlushingRest { lease: LeaseId },
+    /// The last record is being written, and the target applies it.
+    Resigning { lease: LeaseId, resign: SequenceId, target_until: Option<Monotonic> },
     /// The election key is being deleted.
-    Deleting { txn: Txn, call: Option<CallId>, retry_at: Monotonic },
+    Deleting { txn: Txn, call: Option<CallId>, retry_at: Monotonic, until: Monotonic },
 }
 
 impl Handover {
     /// Whether the last record of the term is written.
     pub(super) fn is_resigned(&self) -> bool {
-        matches!(self.step, Step::Resigning { .. } | Step::Deleting { .. })
+        matches!(self.step, Step::FlushingRest { .. } | Step::Resigning { .. } | Step::Deleting { .. })
     }
 
     /// Whether the election key is being deleted.
@@ -83,16 +113,16 @@ impl Handover {
         matches!(self.step, Step::Deleting { .. })
     }
 
-    /// Whether clients were told to go.
+    /// Whether clients are being sent away.
     pub(super) fn is_closing(&self) -> bool {
         matches!(self.step, Step::Closing { .. })
     }
 }
 
 impl Node {
-    /// Somebody wants another primary.
+    /// An administrator or the operator wants another primary.
     pub(super) fn switchover(&mut self, now: Monotonic, id: HandoverId, to: Option<String>) {
-        match self.choose_target(to) {
+        match self.choose_target(now, to) {
             Ok(target) => self.begin_handover(now, Some(id), Some(target)),
             Err(error) => self.commands.push(Command::HandedOver { id, result: Err(error) }),
         }
@@ -105,8 +135,10 @@ impl Node {
         }
         self.stopping = true;
         match &self.phase {
-            Phase::Leading(reign) if reign.stage == Stage::Serving && reign.handover.is_none() => {
-                let target = self.choose_target(None).ok();
+            // One that is under way goes on; if it is given up, this node leaves.
+            Phase::Leading(reign) if reign.handover.is_some() => {}
+            Phase::Leading(reign) if reign.stage == Stage::Serving => {
+                let target = self.choose_target(now, None).ok();
                 self.begin_handover(now, None, target);
             }
             Phase::Leading(_) => self.leave(now, "stopping".to_owned()),
@@ -115,7 +147,7 @@ impl Node {
         }
     }
 
-    fn choose_target(&self, to: Option<String>) -> Result<String, HandoverError> {
+    fn choose_target(&self, now: Monotonic, to: Option<String>) -> Result<String, HandoverError> {
         let Phase::Leading(reign) = &self.phase else { return Err(HandoverError::NotPrimary) };
         if reign.stage != Stage::Serving {
             return Err(HandoverError::NotPrimary);
@@ -126,31 +158,50 @@ impl Node {
         if to.as_ref() == Some(&self.settings.name) {
             return Err(HandoverError::AlreadyPrimary(self.settings.name.clone()));
         }
-        let fits = |name: &str| {
-            let member = self.view.members().get(name);
-            let told = self.peers.get(name);
-            let same = member.zip(told).is_some_and(|(member, told)| member.boot_id == told.0);
-            same && member.is_some_and(|member| member.caught_up && member.role == "standby")
-        };
         match to {
-            Some(name) if fits(&name) => Ok(name),
+            Some(name) if self.is_target(now, &name) => Ok(name),
             Some(name) => Err(HandoverError::BadTarget(name)),
-            None => {
-                let ready = self.peers.iter().filter(|(name, _)| fits(name));
-                // The furthest one; of several the first by name.
-                let best = ready.max_by(|one, other| (one.1.1, other.0).cmp(&(other.1.1, one.0)));
-                best.map(|(name, _)| name.clone()).ok_or(HandoverError::NoTarget)
-            }
+            None => self.best_target(now).ok_or(HandoverError::NoTarget),
         }
     }
 
+    /// Whether a standby can take over: a connected peer that reported lately, is not far behind this primary's own
+    /// durable prefix, and that nothing bars.
+    fn is_target(&self, now: Monotonic, name: &str) -> bool {
+        let (Some(member), Some(told)) = (self.view.members().get(name), self.peers.get(name)) else {
+            return false;
+        };
+        #[cfg(feature = "planted")]
+        if planted::active(Bug::StaleTarget) {
+            return member.role == "standby";
+        }
+        let durable = self.replica.gate.durable().0;
+        member.boot_id == told.boot_id
+            && member.role == "standby"
+            && !member.in_doubt
+            && now.since(told.at) <= REPORTED_WITHIN
+            && durable.saturating_sub(told.applied.0) <= MAX_BEHIND
+    }
+
+    /// The standby that is furthest; of several the first by name.
+    fn best_target(&self, now: Monotonic) -> Option<String> {
+        let fitting = self.peers.iter().filter(|(name, _)| self.is_target(now, name));
+        let best = fitting.max_by(|one, other| (one.1.applied, other.0).cmp(&(other.1.applied, one.0)));
+        best.map(|(name, _)| name.clone())
+    }
+
     fn begin_handover(&mut self, now: Monotonic, id: Option<HandoverId>, to: Option<String>) {
-        tracing::info!(to = to.as_deref().unwrap_or("nobody"), "handing over");
-        let request = Request::LeaseGrant { ttl_seconds: SUCCESSOR_TTL_SECONDS };
-        let call = self.call(Purpose::HandoverLease, request);
+        tracing::info!(to = to.as_deref().unwrap_or("no standby"), "handing over");
+        // The name of the successor outlives every step of the hand-over; the successor deletes it when it serves.
+        let longest = self.settings.handover_timeout + CATCH_UP + 2 * self.settings.call_timeout;
+        let ttl_seconds = i64::try_from(longest.as_secs() + 1).unwrap_or(i64::MAX);
+        #[cfg(feature = "planted")]
+        let ttl_seconds = if planted::active(Bug::SuccessorExpired) { 1 } else { ttl_seconds };
+        let call = self.call(Purpose::HandoverLease, Request::LeaseGrant { ttl_seconds });
         let deadline = now.plus(self.settings.handover_timeout);
         if let Phase::Leading(reign) = &mut self.phase {
-            reign.handover = Some(Handover { id, to, step: Step::Granting(call), deadline });
+            let step = Step::Granting(call);
+            reign.handover = Some(Handover { id, to, step, deadline, closed_at: None });
         }
     }
 
@@ -174,68 +225,139 @@ impl Node {
         let Ok(Response::LeaseGranted { lease, .. }) = result else {
             return self.abort_handover(now, "etcd did not answer");
         };
-        handover.step = Step::Closing { lease };
-        if let Phase::Leading(reign) = &mut self.phase {
-            reign.stage = Stage::Closed;
-            // Most promises are written down while reads are still answered, so that little is left to do when nobody
-            // is.
-            self.replica.engine.flush_leases(reign.clock.at(now));
-        }
-        self.close_gate();
-        self.commands.push(Command::Close);
+        // Most promises are written down while reads are still answered.
+        handover.step = Step::Flushing { lease, round: 1, until: now.plus(WARM_BUDGET) };
+        self.flush(WARM_BUDGET);
     }
 
-    /// Clients are gone. Nobody makes promises any more: all of them are written down, and then that this is the end.
+    fn flush(&mut self, budget: Duration) {
+        let Phase::Leading(reign) = &self.phase else { return };
+        let (replica, clock) = (std::sync::Arc::clone(&self.replica), reign.clock);
+        self.commands.push(Command::FlushLeases { replica, clock, budget });
+    }
+
+    /// Promises were written down.
+    pub(super) fn leases_flushed(&mut self, now: Monotonic, written: usize, complete: bool) {
+        let Phase::Leading(reign) = &mut self.phase else { return };
+        let at = reign.clock.at(now);
+        let Some(handover) = &mut reign.handover else { return };
+        match handover.step {
+            Step::Flushing { lease, round, until } => {
+                if written > FEW_PROMISES && round < WARM_ROUNDS && now < until && complete {
+                    handover.step = Step::Flushing { lease, round: round + 1, until };
+                    return self.flush(until.since(now));
+                }
+                handover.step = Step::Closing { lease };
+                handover.closed_at = Some(now);
+                reign.stage = Stage::Closed;
+                self.close_gate();
+                self.commands.push(Command::Close);
+            }
+            Step::FlushingRest { lease } => {
+                let resign = self.replica.engine.resign(at, complete);
+                handover.step = Step::Resigning { lease, resign, target_until: None };
+            }
+            _ => {}
+        }
+    }
+
+    /// Clients are gone, and no promise is made any more.
     pub(super) fn closed_for_handover(&mut self, now: Monotonic, quiet: bool) {
         if !quiet {
-            return self.abort_handover(now, "somebody is still changing the state");
+            return self.abort_handover(now, "a client's call is still changing the state");
         }
-        let Phase::Leading(reign) = &mut self.phase else { return };
-        let Some(Handover { step, .. }) = &mut reign.handover else { return };
-        let Step::Closing { lease } = *step else { return };
-        let at = reign.clock.at(now);
-        *step = Step::Resigning { lease, resign: self.replica.engine.resign(at) };
+        let Some(handover) = self.handover() else { return };
+        let Step::Closing { lease } = handover.step else { return };
+        handover.step = Step::FlushingRest { lease };
+        self.flush(COLD_BUDGET);
     }
 
     pub(super) fn advance_handover(&mut self, now: Monotonic) {
-        let durable = self.replica.gate.durable();
-        let keys = self.settings.keys.clone();
         let Phase::Leading(reign) = &mut self.phase else { return };
-        let term = reign.term;
         let Some(handover) = &mut reign.handover else { return };
+        let late = now >= handover.deadline;
         match &mut handover.step {
-            Step::Granting(_) | Step::Resigning { .. } if now >= handover.deadline => {
-                self.abort_handover(now, "it took too long");
+            Step::Granting(_) | Step::Flushing { .. } if late => self.abort_handover(now, "it took too long"),
+            // Clients do not go, or the promises cannot be written: another master takes over as
+            // after a crash.
+            Step::Closing { .. } | Step::FlushingRest { .. } if late => {
+                self.leave(now, "closing the port for a hand-over took too long".to_owned());
             }
-            Step::Granting(_) | Step::Closing { .. } => {}
-            Step::Resigning { lease, resign } => {
-                let told = handover.to.as_ref().map(|name| self.peers.get(name));
-                let has_all = told.is_none_or(|told| told.is_some_and(|(_, applied)| applied >= resign));
-                if durable < *resign || !has_all {
-                    return;
-                }
-                let mut success = vec![
-                    Op::Delete(KeyRange::key(keys.election())),
-                    Op::Delete(KeyRange::key(keys.master_view())),
-                ];
-                if let Some(name) = &handover.to {
-                    let value = Bytes::from(name.clone());
-                    success.push(Op::Put { key: keys.switchover(), value, lease: *lease });
-                }
-                let txn = Txn {
-                    compare: vec![Compare::CreateRevision { key: keys.election(), equals: term.0 }],
-                    success,
-                    failure: Vec::new(),
-                };
-                handover.step = Step::Deleting { txn, call: None, retry_at: now };
-                self.delete_election(now);
+            Step::Granting(_) | Step::Flushing { .. } | Step::Closing { .. } | Step::FlushingRest { .. } => {}
+            Step::Resigning { .. } => self.await_target(now),
+            #[cfg(feature = "planted")]
+            Step::Deleting { .. } if planted::active(Bug::SuccessorExpired) => self.delete_election(now),
+            Step::Deleting { until, .. } if now >= *until => {
+                // It may have been done, so this primary must not go back to serving. Its own lease is revoked, and
+                // everything it wrote is durable.
+                self.leave(now, "etcd did not answer the last step of a hand-over".to_owned());
             }
             Step::Deleting { .. } => self.delete_election(now),
         }
     }
 
+    /// Waits until the last record is durable and the target has applied it.
+    fn await_target(&mut self, now: Monotonic) {
+        let durable = self.replica.gate.durable();
+        let Phase::Leading(reign) = &mut self.phase else { return };
+        let Some(handover) = &mut reign.handover else { return };
+        let Step::Resigning { lease, resign, target_until } = &mut handover.step else { return };
+        if durable < *resign {
+            if now >= handover.deadline {
+                self.abort_handover(now, "the last record could not be written in time");
+            }
+            return;
+        }
+        let until = *target_until.get_or_insert(now.plus(CATCH_UP));
+        let (lease, resign, to) = (*lease, *resign, handover.to.clone());
+        let has_all = |name: &String| self.peers.get(name).is_some_and(|told| told.applied >= resign);
+        match to {
+            None => self.begin_deleting(now, lease, None),
+            Some(name) if has_all(&name) => self.begin_deleting(now, lease, Some(name)),
+            Some(name) if now < until && self.peers.contains_key(&name) => {}
+            Some(name) => {
+                // The target is slow or gone. Another standby may have everything.
+                let other = self.best_target(now).filter(has_all);
+                match (other, self.stopping) {
+                    (Some(other), _) => {
+                        tracing::warn!(
+                            from = name,
+                            to = other,
+                            "the target of the hand-over is gone, taking another"
+                        );
+                        self.begin_deleting(now, lease, Some(other));
+                    }
+                    // Everything is durable: whichever standby is first takes over.
+                    (None, true) => self.begin_deleting(now, lease, None),
+                    (None, false) => self.abort_handover(now, "the target did not catch up in time"),
+                }
+            }
+        }
+    }
+
+    fn begin_deleting(&mut self, now: Monotonic, lease: LeaseId, to: Option<String>) {
+        let keys = self.settings.keys.clone();
+        let until = now.plus(2 * self.settings.call_timeout);
+        let Phase::Leading(reign) = &mut self.phase else { return };
+        let mut success =
+            vec![Op::Delete(KeyRange::key(keys.election())), Op::Delete(KeyRange::key(keys.master_view()))];
+        if let Some(name) = &to {
+            success.push(Op::Put { key: keys.switchover(), value: Bytes::from(name.clone()), lease });
+        }
+        let mut compare = vec![Compare::CreateRevision { key: keys.election(), equals: reign.term.0 }];
+        // One that arrives late, after another record was written, has no effect.
+        if let Some(latest) = reign.writer.end().latest.clone() {
+            compare.push(Compare::Value { key: keys.latest(), equals: latest });
+        }
+        let Some(handover) = &mut reign.handover else { return };
+        handover.to = to;
+        let txn = Txn { compare, success, failure: Vec::new() };
+        handover.step = Step::Deleting { txn, call: None, retry_at: now, until };
+        self.delete_election(now);
+    }
+
     fn delete_election(&mut self, now: Monotonic) {
-        let Some(Handover { step: Step::Deleting { txn, call: None, retry_at }, .. }) = self.handover()
+        let Some(Handover { step: Step::Deleting { txn, call: None, retry_at, .. }, .. }) = self.handover()
         else {
             return;
         };
@@ -251,7 +373,7 @@ impl Node {
 
     pub(super) fn handed_over(&mut self, now: Monotonic, answer: CallId, result: Result<Response, Failure>) {
         let Some(handover) = self.handover() else { return };
-        let Step::Deleting { call, retry_at, .. } = &mut handover.step else { return };
+        let Step::Deleting { txn, call, retry_at, .. } = &mut handover.step else { return };
         if *call != Some(answer) {
             return;
         }
@@ -260,6 +382,15 @@ impl Node {
             // If the comparison failed, an attempt without an answer had succeeded, or the lease ran out: this node
             // does not lead either way, and everything it wrote is durable.
             Ok(Response::Txn { .. }) => self.finish_handover(now),
+            #[cfg(feature = "planted")]
+            Err(Failure::LeaseNotFound) if planted::active(Bug::SuccessorExpired) => {
+                *retry_at = now.plus(RETRY);
+            }
+            Err(Failure::LeaseNotFound) => {
+                // An answer: nothing was done, because the lease of the successor's name has ended. It goes without.
+                txn.success.retain(|op| !matches!(op, Op::Put { .. }));
+                *retry_at = now;
+            }
             Ok(_) | Err(_) => *retry_at = now.plus(RETRY),
         }
     }
@@ -267,8 +398,9 @@ impl Node {
     /// The election key is gone as it should be: another one may lead.
     pub(super) fn finish_handover(&mut self, now: Monotonic) {
         let Phase::Leading(reign) = &mut self.phase else { return };
-        if let Some(Handover { id: Some(id), to: Some(to), .. }) = reign.handover.take() {
-            self.commands.push(Command::HandedOver { id, result: Ok(to) });
+        if let Some(Handover { id: Some(id), to: Some(to), closed_at, .. }) = reign.handover.take() {
+            let result = Ok(HandedOver { to, closed_at: closed_at.unwrap_or(now) });
+            self.commands.push(Command::HandedOver { id, result });
         }
         self.leave(now, "handed over".to_owned());
     }
@@ -278,17 +410,26 @@ impl Node {
         let Phase::Leading(reign) = &mut self.phase else { return };
         let Some(handover) = reign.handover.take() else { return };
         tracing::warn!(reason, "gave the hand-over up");
-        let Some(id) = handover.id else { return self.leave(now, format!("stopping: {reason}")) };
-        let result = Err(HandoverError::Failed(reason.to_owned()));
-        self.commands.push(Command::HandedOver { id, result });
+        if let Some(id) = handover.id {
+            let result = Err(HandoverError::Failed(reason.to_owned()));
+            self.commands.push(Command::HandedOver { id, result });
+        }
+        if self.stopping {
+            return self.leave(now, format!("stopping: {reason}"));
+        }
         match handover.step {
-            Step::Granting(_) => {}
-            Step::Closing { .. } => self.open(),
+            Step::Granting(_) | Step::Flushing { .. } => {}
+            Step::Closing { .. } | Step::FlushingRest { .. } => self.open(),
             Step::Resigning { .. } | Step::Deleting { .. } => {
                 // A successor takes a `Resign` that is the last record at its word: another one has to be durable
                 // before a read is answered.
                 let at = reign.clock.at(now);
-                reign.stage = Stage::Beginning(self.replica.engine.sequencer(at).commit_digest());
+                let record = self.replica.engine.sequencer(at).commit_digest();
+                reign.stage = Stage::Beginning(record);
+                #[cfg(feature = "planted")]
+                if planted::active(Bug::AbortWithoutRecord) {
+                    self.open();
+                }
             }
         }
     }

@@ -8,9 +8,11 @@ use super::member::Addresses;
 use crate::coordination::types::{Failure, LeaseId, Request, Response, WatchEvent, WatchRequest};
 use crate::engine::rules::Rules;
 use crate::engine::types::{LogTime, SequenceId, Term};
+use crate::replication::batch::LogId;
+use crate::replication::history::History;
 use crate::replication::keys::Keys;
 use crate::replication::replica::Replica;
-use crate::replication::time::LogClock;
+use crate::replication::time::{LogClock, Monotonic};
 
 /// The number of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -51,6 +53,12 @@ impl TryFrom<String> for BootId {
 pub enum Input {
     /// Time has passed. Due every [`TICK`].
     Tick,
+    /// The clocks of this machine drifted apart: it may have been suspended or stopped for longer than its own clock
+    /// tells.
+    ClockJumped {
+        /// By how much.
+        drift: Duration,
+    },
     /// A call was answered, or will not be.
     Answer {
         /// The call.
@@ -73,8 +81,15 @@ pub enum Input {
     OpenFailed(String),
     /// Clients are no longer served.
     Closed {
-        /// Nobody is left who could change the state or promise anything to a reader.
+        /// No guard of the term is left: no client, search or upkeep can change the state or promise a reader anything.
         quiet: bool,
+    },
+    /// [`Command::FlushLeases`] has ended.
+    LeasesFlushed {
+        /// How many promises to readers were written down.
+        written: usize,
+        /// Every promise is written down; else the budget ended first.
+        complete: bool,
     },
     /// The process that leads is dead: an open connection to it broke, and its port refuses.
     PeerDead {
@@ -92,7 +107,27 @@ pub enum Input {
         /// The last record that it applied.
         applied: SequenceId,
     },
-    /// Somebody asks for another primary.
+    /// The last connection of a standby's process to this master's peer port has ended.
+    PeerGone {
+        /// Its name.
+        name: String,
+        /// Its process.
+        boot_id: BootId,
+    },
+    /// The primary says over the peer connection how far its log is durable.
+    PrimaryTold {
+        /// Its process.
+        boot_id: BootId,
+        /// The term that it leads in.
+        term: Term,
+        /// Its log.
+        log: LogId,
+        /// Its durable prefix.
+        durable: SequenceId,
+        /// When it said so, in milliseconds on its own clock.
+        sent_ms: u64,
+    },
+    /// An administrator or the operator asks for another primary.
     Switchover {
         /// Named again in the answer.
         id: HandoverId,
@@ -138,6 +173,18 @@ pub enum Command {
     },
     /// Serve no longer: close listeners and connections. Answered by [`Input::Closed`].
     Close,
+    /// Write promises to readers down, on another thread than the node's: the work grows with the number of promises.
+    /// Answered by [`Input::LeasesFlushed`].
+    FlushLeases {
+        /// The state that owes them.
+        replica: Arc<Replica>,
+        /// Log time.
+        clock: LogClock,
+        /// How long it may take.
+        budget: Duration,
+    },
+    /// Drop a state that was thrown away, on another thread than the node's: the work grows with the number of objects.
+    Discard(Arc<Replica>),
     /// Keep a connection to the process that leads.
     FollowPeer(Option<Peer>),
     /// A hand-over has ended.
@@ -145,10 +192,19 @@ pub enum Command {
         /// Which.
         id: HandoverId,
         /// How.
-        result: Result<String, HandoverError>,
+        result: Result<HandedOver, HandoverError>,
     },
     /// Everything is in order for the process to end.
     Stopped,
+}
+
+/// A hand-over that succeeded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandedOver {
+    /// The successor.
+    pub to: String,
+    /// When this master stopped answering clients.
+    pub closed_at: Monotonic,
 }
 
 /// The process that leads.
@@ -194,4 +250,6 @@ pub struct Settings {
     pub wall: LogTime,
     /// Where chance starts from.
     pub seed: u64,
+    /// What an earlier process of this member knew of the log, from its data directory.
+    pub history: Option<History>,
 }

@@ -25,8 +25,10 @@ impl Node {
         if !matches!(self.phase, Phase::Leading(_)) {
             return;
         }
-        // First of all: nothing more is said.
+        // First of all: nothing more is said, and nothing more is changed. A search or a flush that outlives the term
+        // finds an engine that refuses to commit.
         self.close_gate();
+        self.seal();
         tracing::warn!(%reason, "no longer primary");
         let closing = match &self.phase {
             Phase::Leading(reign) => reign.handover.as_ref().is_some_and(|handover| handover.is_closing()),
@@ -43,6 +45,15 @@ impl Node {
             Stage::Closed => {}
             Stage::Opening | Stage::Publishing { .. } | Stage::Serving => self.commands.push(Command::Close),
         }
+    }
+
+    /// From here on nothing is changed.
+    fn seal(&self) {
+        #[cfg(feature = "planted")]
+        if planted::active(Bug::QuietLie) {
+            return;
+        }
+        self.replica.engine.seal();
     }
 
     /// From here on nothing is said.
@@ -69,16 +80,19 @@ impl Node {
         };
         let settled = quiet && !reign.writer.is_busy() && self.replica.queue.is_empty();
         let settled = settled && self.replica.is_settled();
+        // A primary that was told by standbys that its state is wrong builds it anew.
+        let settled = settled && self.following.trust.doubt().is_none();
         #[cfg(feature = "planted")]
         let settled = settled || planted::active(Bug::KeepTail);
         if settled {
             self.following.reset(Position::behind(reign.writer.end(), reign.term));
         } else {
-            // A record that was applied may not be in the log: nobody may see this state (INV-3).
+            // A record that was applied may not be in the log: no client may see this state (INV-3).
+            self.replica.queue.clear();
             self.start_over();
         }
         let wait = self.chance(BACKOFF_MS);
-        self.stand_after = now.plus(Duration::from_millis(wait));
+        self.stand_after = self.stand_after.max(now.plus(Duration::from_millis(wait)));
         self.peers.clear();
         if self.stopping {
             self.stopped(now);

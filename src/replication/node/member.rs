@@ -5,9 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::trust::DigestAt;
 use super::{BootId, CallId, Node, Phase, Purpose};
 use crate::coordination::types::{Failure, LeaseId, Op, Request, Response, Txn};
-use crate::replication::batch::FORMAT;
+use crate::engine::format::Format;
+use crate::replication::history::History;
 use crate::replication::time::Monotonic;
 
 /// How long a member that is gone is still listed.
@@ -47,8 +49,23 @@ pub struct MemberValue {
     pub addresses: Addresses,
     /// The last record that it had applied when it wrote this.
     pub applied: u64,
-    /// Whether it could lead.
+    /// Whether it serves, or could take over at once.
     pub caught_up: bool,
+    /// Records that it is behind; `None` if it does not know.
+    #[serde(default)]
+    pub lag: Option<u64>,
+    /// What it knows to be durable.
+    #[serde(default)]
+    pub history: Option<History>,
+    /// Its state is in doubt, or being built anew because it was.
+    #[serde(default)]
+    pub in_doubt: bool,
+    /// Its state is being built anew.
+    #[serde(default)]
+    pub rebuilding: bool,
+    /// The digest of the primary in the present term that its own, built anew from the log, contradicts.
+    #[serde(default)]
+    pub digest_at: Option<DigestAt>,
     /// The formats of the log that it can read.
     pub formats: Vec<u32>,
     /// The version of the program.
@@ -82,6 +99,12 @@ pub(super) struct Member {
 }
 
 impl Member {
+    /// The key may be gone, or say what it said long ago: it is written anew.
+    pub(super) fn forget(&mut self) {
+        self.written = None;
+        self.next = Monotonic::default();
+    }
+
     /// The lease of the key.
     pub(super) fn lease(&self) -> Option<LeaseId> {
         self.lease
@@ -89,16 +112,23 @@ impl Member {
 }
 
 impl Node {
-    fn member_value(&self) -> MemberValue {
+    fn member_value(&self, now: Monotonic) -> MemberValue {
         let leads = matches!(self.phase, Phase::Leading(_));
+        let (position, trust) = (&self.following.position, &self.following.trust);
+        let applied = self.replica.engine.applied();
         MemberValue {
             name: self.settings.name.clone(),
             boot_id: self.settings.boot_id,
             role: if leads { "primary" } else { "standby" }.to_owned(),
             addresses: self.settings.addresses.clone(),
-            applied: self.replica.engine.applied().0,
-            caught_up: leads || self.following.is_caught_up(),
-            formats: vec![FORMAT],
+            applied: applied.0,
+            caught_up: leads || self.following.is_caught_up(now),
+            lag: if leads { Some(0) } else { self.following.heard.lag(now, position.log, applied) },
+            history: self.history,
+            in_doubt: !leads && (trust.doubt().is_some() || trust.is_rebuilding()),
+            rebuilding: !leads && trust.is_rebuilding(),
+            digest_at: trust.against(position.term).filter(|_| !leads).cloned(),
+            formats: Format::readable_numbers(),
             version: self.settings.version.clone(),
         }
     }
@@ -107,9 +137,15 @@ impl Node {
         if self.member.call.is_some() {
             return;
         }
-        let value = self.member_value();
+        let value = self.member_value(now);
         // A new role is told at once, a new position now and then.
-        let told = |written: &MemberValue| written.role == value.role && written.caught_up == value.caught_up;
+        let told = |written: &MemberValue| {
+            written.role == value.role
+                && written.caught_up == value.caught_up
+                && written.in_doubt == value.in_doubt
+                && written.rebuilding == value.rebuilding
+                && written.digest_at == value.digest_at
+        };
         let news = self.member.lease.is_some() && !self.member.written.as_ref().is_some_and(told);
         if now < self.member.next && !news {
             return;

@@ -6,9 +6,11 @@ use bytes::Bytes;
 
 use super::campaign::Campaign;
 use super::{CallId, Command, Node, Phase, Purpose, Reign, Stage, status};
-use crate::coordination::types::{Compare, Failure, Op, Request, Response, Txn};
+use crate::coordination::types::{Compare, Failure, KeyRange, Op, Request, Response, Txn};
 #[cfg(feature = "planted")]
 use crate::planted::{self, Bug};
+use crate::replication::follower::Position;
+use crate::replication::history::History;
 use crate::replication::time::Monotonic;
 use crate::replication::writer::Written;
 
@@ -17,6 +19,9 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// How soon a call without an answer is made again.
 const RETRY: Duration = Duration::from_millis(20);
+
+/// How soon a batch is sent again that etcd has refused, for lack of space for instance.
+const RETRY_REFUSED: Duration = Duration::from_millis(500);
 
 impl Node {
     fn reign(&mut self) -> Option<&mut Reign> {
@@ -27,6 +32,7 @@ impl Node {
     }
 
     pub(super) fn lead(&mut self, now: Monotonic) {
+        self.heed_standbys(now);
         self.keep_lease(now);
         self.beat(now);
         self.advance_handover(now);
@@ -83,6 +89,22 @@ impl Node {
         }
     }
 
+    /// The lease may have ended without this node's clock telling. Nothing is answered before etcd has confirmed it by a
+    /// keep-alive that was sent after the jump; a wall clock that was set costs one round trip and no leadership.
+    pub(super) fn clock_jumped(&mut self, now: Monotonic, drift: Duration) {
+        let lease = match &mut self.phase {
+            Phase::Leading(reign) => &mut reign.lease,
+            Phase::Campaigning(Campaign::Creating { lease, .. }) => lease,
+            _ => return,
+        };
+        lease.forget(now);
+        self.close_gate();
+        tracing::warn!(
+            ?drift,
+            "the clocks of this machine jumped, asking etcd whether the lease still holds"
+        );
+    }
+
     /// A record each second, which also lets standbys compare their state with this one.
     fn beat(&mut self, now: Monotonic) {
         let Phase::Leading(reign) = &mut self.phase else { return };
@@ -119,7 +141,10 @@ impl Node {
             {
                 None
             }
-            None => reign.writer.next(&queue),
+            None => match reign.writer.next(&queue) {
+                Ok(txn) => txn,
+                Err(gap) => return self.leave(now, gap.to_string()),
+            },
         };
         if let Some(txn) = txn {
             if self.replica.gate.writing_for(now).is_zero() {
@@ -144,21 +169,59 @@ impl Node {
         }
         reign.writing = None;
         let before = reign.writer.end().last;
+        let refused = match &result {
+            Err(Failure::Refused(reason)) => Some(reason.clone()),
+            _ => None,
+        };
         match reign.writer.answered(result, &replica.queue) {
             Written::Durable(id) => {
                 let (answered, waiting) = (id.0 - before.0, replica.queue.records_after(id));
                 reign.linger.committed(now, answered, waiting, replica.gate.writing_for(now));
                 replica.gate.set_writing(None);
                 replica.gate.advance(id);
-                if let Stage::Beginning(first) = reign.stage
+                let position = Position::behind(reign.writer.end(), reign.term);
+                let reopening = reign.stage;
+                self.history = History::newer(self.history, History::at(&position));
+                self.log_accepted();
+                if let Stage::Beginning(first) = reopening
                     && id >= first
                 {
                     self.open();
                 }
             }
-            Written::Unknown => reign.retry_at = Some(now.plus(RETRY)),
+            Written::Unknown => {
+                let wait = if refused.is_some() { RETRY_REFUSED } else { RETRY };
+                reign.retry_at = Some(now.plus(wait));
+                if let Some(reason) = refused {
+                    self.log_refused(reason);
+                }
+            }
             Written::Deposed => self.leave(now, "another master leads, or none".to_owned()),
             Written::Broken => self.leave(now, "the log does not end where this primary left it".to_owned()),
+        }
+    }
+
+    /// etcd refuses to write the log. The batch stays on its way with the same bytes (R5); new changes are refused before
+    /// anything is applied, and reads go on.
+    fn log_refused(&mut self, reason: String) {
+        // etcd's own words do not name the alarm that an administrator has to look for.
+        let out_of_space = reason.contains("database space exceeded");
+        let reason = if out_of_space { format!("out of space, alarm NOSPACE ({reason})") } else { reason };
+        if self.refused.as_ref() != Some(&reason) {
+            tracing::error!(
+                %reason,
+                "etcd refuses to write the log: changes are refused, and no other master can be elected, until it accepts writes again"
+            );
+        }
+        self.replica.gate.set_log_full(true);
+        self.refused = Some(reason);
+    }
+
+    /// etcd has written a batch.
+    fn log_accepted(&mut self) {
+        if self.refused.take().is_some() {
+            tracing::info!("etcd accepts writes to the log again");
+            self.replica.gate.set_log_full(false);
         }
     }
 
@@ -183,6 +246,7 @@ impl Node {
     fn publish(&mut self, now: Monotonic) {
         let key = self.settings.keys.master_view();
         let election = self.settings.keys.election();
+        let successor = KeyRange::key(self.settings.keys.switchover());
         let address = Bytes::from(self.settings.addresses.rpc.clone());
         let Some(reign) = self.reign() else { return };
         let Stage::Publishing { call: None, retry_at } = reign.stage else { return };
@@ -191,7 +255,8 @@ impl Node {
         }
         let txn = Txn {
             compare: vec![Compare::CreateRevision { key: election, equals: reign.term.0 }],
-            success: vec![Op::Put { key, value: address, lease: reign.lease.id }],
+            // The name of a successor has served its purpose: the next election shall not wait for it.
+            success: vec![Op::Put { key, value: address, lease: reign.lease.id }, Op::Delete(successor)],
             failure: Vec::new(),
         };
         let asked = self.call(Purpose::Publish, Request::Txn(txn));
@@ -209,6 +274,10 @@ impl Node {
         match result {
             Ok(Response::Txn { succeeded: true, .. }) => {
                 reign.stage = Stage::Serving;
+                if std::mem::replace(&mut reign.told, true) {
+                    tracing::info!(term = reign.term.0, "serving again after a hand-over that was given up");
+                    return;
+                }
                 let promotion = status::Promotion {
                     term: reign.term,
                     at: now,

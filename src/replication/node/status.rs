@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use super::trust::DigestAt;
 use super::{Campaign, Node, Phase, Stage};
+use crate::engine::doubts::Doubts;
 use crate::engine::types::{SequenceId, Term};
+use crate::replication::history::History;
 use crate::replication::time::Monotonic;
 
 /// The role of a master.
@@ -90,10 +93,22 @@ pub struct NodeStatus {
     pub applied: SequenceId,
     /// The durable prefix as far as it knows.
     pub durable: SequenceId,
-    /// Whether it could lead.
+    /// Whether it serves or has applied what it lately heard to be the end of the log.
     pub caught_up: bool,
-    /// Why it cannot follow.
+    /// Records that it is behind; `None` if it does not know.
+    pub lag: Option<u64>,
+    /// Why it can neither follow nor stand.
     pub trouble: Option<String>,
+    /// Why etcd refuses to write the log.
+    pub refused: Option<String>,
+    /// What it knows to be durable.
+    pub history: Option<History>,
+    /// Signs that its state was not what the log says.
+    pub doubts: Doubts,
+    /// The digest of the primary of the present term that its own, built anew from the log, contradicts.
+    pub against: Option<DigestAt>,
+    /// How often etcd's revision has gone back.
+    pub revision_went_back: u32,
     /// How often it threw its state away.
     pub rebuilds: u32,
     /// How long the lease that it leads with still holds.
@@ -131,6 +146,15 @@ impl Node {
         }
     }
 
+    /// Why a standby can neither follow nor stand.
+    fn trouble(&self) -> Option<String> {
+        let following = &self.following;
+        let doubt =
+            || following.trust.doubt().map(|reason| format!("{reason}: the state has to be built anew"));
+        let bar = || self.view.gone_at().and_then(|_| self.bar());
+        following.trouble.clone().or_else(doubt).or_else(bar)
+    }
+
     /// What it is at.
     #[must_use]
     pub fn status(&self, now: Monotonic) -> NodeStatus {
@@ -139,14 +163,23 @@ impl Node {
             Phase::Leading(reign) => Some(reign.lease.deadline()),
             _ => None,
         };
+        let (following, applied) = (&self.following, self.replica.engine.applied());
+        let primary = role == Role::Primary;
+        let lag = following.heard.lag(now, following.position.log, applied);
         NodeStatus {
             role,
             activity,
             term: self.term(),
-            applied: self.replica.engine.applied(),
-            durable: self.replica.gate.durable(),
-            caught_up: role == Role::Primary || self.following.is_caught_up(),
-            trouble: self.following.trouble.clone().or_else(|| self.following.doubt.clone()),
+            applied,
+            durable: if primary { self.replica.gate.durable() } else { following.heard.last().max(applied) },
+            caught_up: primary || following.is_caught_up(now),
+            lag: if primary { Some(0) } else { lag },
+            trouble: if primary { None } else { self.trouble() },
+            refused: self.refused.clone(),
+            history: self.history,
+            doubts: following.trust.seen,
+            against: following.trust.against(following.position.term).cloned(),
+            revision_went_back: self.view.went_back(),
             rebuilds: self.following.rebuilds,
             lease_left: lease.map(|deadline| Monotonic(deadline.0).since(now)),
             promotion: self.report,

@@ -45,7 +45,10 @@ pub struct View {
     successor: Option<String>,
     master_view: Option<(String, u64)>,
     watch: Option<WatchId>,
-    call: Option<CallId>,
+    /// A read under way, and the revision that was known when it was sent.
+    call: Option<(CallId, u64)>,
+    /// How often the store's revision has gone back: it was restored from a backup, or replaced.
+    went_back: u32,
     next_poll: Monotonic,
     /// When the keys were last read.
     read_at: Option<Monotonic>,
@@ -98,6 +101,12 @@ impl View {
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.revision > 0
+    }
+
+    /// How often the store's revision has gone back.
+    #[must_use]
+    pub fn went_back(&self) -> u32 {
+        self.went_back
     }
 
     /// When the keys were last read.
@@ -164,20 +173,30 @@ impl Node {
         if self.view.call.is_none() && now >= self.view.next_poll {
             self.view.next_poll = now.plus(POLL);
             let request = Request::Get(Get::all(self.settings.keys.cluster()));
-            self.view.call = Some(self.call(Purpose::View, request));
+            let known = self.view.revision;
+            self.view.call = Some((self.call(Purpose::View, request), known));
         }
     }
 
     pub(super) fn view_read(&mut self, now: Monotonic, call: CallId, result: Result<Response, Failure>) {
-        if self.view.call != Some(call) {
-            return;
-        }
-        self.view.call = None;
+        let Some((_, known)) = self.view.call.take_if(|(asked, _)| *asked == call) else { return };
         let Ok(Response::Got { revision, page }) = result else {
             return;
         };
         self.view.read_at = Some(now);
-        if revision < self.view.revision {
+        if revision < known {
+            // A linearizable read that was sent after `known` was seen: the store itself has gone back.
+            tracing::error!(
+                known,
+                revision,
+                "the revision of etcd went back: it was restored from a backup, or replaced"
+            );
+            self.view.went_back += 1;
+            let watch = self.view.watch.take();
+            self.unwatch(watch);
+            self.store_went_back(now);
+        } else if revision < self.view.revision {
+            // A watch was quicker.
             return;
         }
         self.view.revision = revision;
@@ -228,6 +247,21 @@ impl Node {
         }
     }
 
+    /// The store has lost what was written last. Another master may have led in what is lost, so a primary does not go on
+    /// by a lease that came back with the store. Every master tells its history anew before any of them stands: the keys
+    /// that tell it have gone back, too.
+    fn store_went_back(&mut self, now: Monotonic) {
+        self.member.forget();
+        self.leave(now, "etcd was restored from a backup, or replaced".to_owned());
+        if matches!(self.phase, super::Phase::Campaigning(_)) {
+            self.stand_back(now);
+        }
+        if matches!(self.phase, super::Phase::Standby) {
+            self.read_log();
+        }
+        self.stand_after = now.plus(HISTORIES_TOLD);
+    }
+
     /// A primary whose key is gone, or is another's, no longer leads.
     fn view_is_new(&mut self, now: Monotonic) {
         let super::Phase::Leading(reign) = &self.phase else { return };
@@ -244,6 +278,9 @@ impl Node {
         }
     }
 }
+
+/// How long a master waits before it stands after the store has gone back: members write their keys every two seconds.
+const HISTORIES_TOLD: Duration = Duration::from_secs(5);
 
 /// How soon a broken watch is replaced.
 const RETRY: Duration = Duration::from_millis(100);

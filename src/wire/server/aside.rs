@@ -1,6 +1,6 @@
 //! Calls of a connection whose work is done outside its loop.
 
-use super::service::{Aside, BoxFuture};
+use super::service::{Aside, BoxFuture, Failure};
 use crate::wire::frame;
 use std::future::Future;
 use std::pin::Pin;
@@ -11,6 +11,8 @@ use tokio::task::JoinHandle;
 
 /// A call that is done.
 pub(super) struct Done {
+    /// Which call.
+    pub(super) sequence: u32,
     /// The whole frame, or an error if the work panicked.
     pub(super) frame: Vec<u8>,
     /// What it depends on.
@@ -66,9 +68,18 @@ impl Asides {
         let task = tokio::task::spawn_blocking(move || {
             let mut reply = Vec::new();
             let start = frame::begin_response(&mut reply);
-            let depends_on = work(&mut reply);
-            frame::finish_response(&mut reply, start, sequence);
-            Done { frame: reply, depends_on, place: Some(place) }
+            let depends_on = match work(&mut reply) {
+                Ok(depends_on) => {
+                    frame::finish_response(&mut reply, start, sequence);
+                    depends_on
+                }
+                Err(Failure { code, message }) => {
+                    reply.clear();
+                    frame::append_error(&mut reply, sequence, code, message);
+                    0
+                }
+            };
+            Done { sequence, frame: reply, depends_on, place: Some(place) }
         });
         self.running.push(Running { sequence, keeps, holds_back, task });
     }
@@ -111,7 +122,7 @@ impl Asides {
                 tracing::error!(%error, "a call whose work was done aside failed");
                 let mut reply = Vec::new();
                 frame::append_error(&mut reply, sequence, frame::HANDLER_FAILED, "the call failed");
-                Done { frame: reply, depends_on: 0, place: None }
+                Done { sequence, frame: reply, depends_on: 0, place: None }
             }));
         }
         None

@@ -8,7 +8,7 @@ use super::aside::{Asides, Done};
 use super::budget::Charge;
 use super::parked::Parked;
 use super::refused;
-use super::service::{BoxFuture, Outcome, Service, Turn, Waited};
+use super::service::{BoxFuture, Failure, Outcome, Service, Turn, Waited};
 use crate::wire::frame::{self, FrameError, RequestHeader};
 use crate::wire::functions::Function;
 use std::cell::RefCell;
@@ -231,12 +231,13 @@ impl<S: Service> Connection<S> {
                 frame::append_error(out, sequence, frame::INVALID_RPC_ARGUMENTS, "invalid rpc arg");
                 refused::report(function, reason, || self.stream.peer_addr());
             }
-            Outcome::Error { code, message } => {
+            Outcome::Error(Failure { code, message }) => {
                 out.truncate(start);
                 frame::append_error(out, sequence, code, message);
             }
         }
         self.waited.since = None;
+        self.waited.ticket = None;
         true
     }
 
@@ -245,7 +246,7 @@ impl<S: Service> Connection<S> {
     fn finish(&mut self, start: usize, sequence: u32, depends_on: u64, out: &mut Vec<u8>) {
         frame::finish_response(out, start, sequence);
         if !self.is_durable(depends_on) {
-            self.parked.push(depends_on, &out[start..]);
+            self.parked.push(depends_on, sequence, &out[start..]);
             out.truncate(start);
         }
     }
@@ -260,10 +261,10 @@ impl<S: Service> Connection<S> {
     }
 
     fn collect_asides(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) {
-        while let Some(Done { frame, depends_on, place }) = self.asides.poll_done(cx) {
+        while let Some(Done { sequence, frame, depends_on, place }) = self.asides.poll_done(cx) {
             self.places.extend(place);
             if !self.is_durable(depends_on) {
-                self.parked.push(depends_on, &frame);
+                self.parked.push(depends_on, sequence, &frame);
             } else if out.is_empty() && frame.len() > KEPT_SCRATCH {
                 // It need not be copied, and the thread does not keep it.
                 *out = frame;
@@ -318,8 +319,10 @@ impl<S: Service> Connection<S> {
         let may = self.output.len() - self.written + self.parked.bytes() <= OUTPUT_LIMIT
             && !self.asides.hold_back();
         if !may {
-            // Others wait for the turn, and a client that does not read must not keep it from them.
+            // Others wait for the turn and for what a ticket reserves, and a client that does not read must not keep
+            // either from them.
             self.waited.turn = None;
+            self.waited.ticket = None;
         }
         may
     }

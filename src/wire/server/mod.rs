@@ -10,7 +10,7 @@ mod parked;
 mod refused;
 mod service;
 
-pub use service::{Aside, BoxFuture, Outcome, Service, Turn, Waited, Work};
+pub use service::{Aside, BoxFuture, Failure, GiveUp, Outcome, Service, Turn, Waited, Work};
 
 use aside::Asides;
 use budget::{Budget, Charge};

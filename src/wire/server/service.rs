@@ -2,9 +2,10 @@
 
 use crate::wire::functions::Function;
 use crate::wire::generation::Refusal;
+use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A future that a service hands to a connection.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -19,6 +20,9 @@ pub struct Waited {
     pub turn: Option<Turn>,
     /// Since when this call waits, if it does.
     pub since: Option<Instant>,
+    /// The place of this call in a line of the service's own. It is given up when the call starts, and with the
+    /// connection.
+    pub ticket: Option<Box<dyn Any + Send>>,
 }
 
 /// What a handler says about the reply that it has appended to `out`.
@@ -36,22 +40,35 @@ pub enum Outcome {
     Aside(Box<Aside>),
     /// The arguments cannot be read. The reply is RPC error 4, and a line in the log names the reason.
     Refused(Refusal),
-    /// Another RPC-level error: its code and message, which become the reply.
-    Error {
-        /// The code in the response header.
-        code: u8,
-        /// The message in the body.
-        message: &'static str,
-    },
+    /// Another RPC-level error, which becomes the reply.
+    Error(Failure),
 }
 
-/// Appends a reply body, and says which sequence id it depends on.
-pub type Work = Box<dyn FnOnce(&mut Vec<u8>) -> u64 + Send>;
+/// Appends a reply body, and says which sequence id it depends on; or says which RPC error the reply is.
+pub type Work = Box<dyn FnOnce(&mut Vec<u8>) -> Result<u64, Failure> + Send>;
+
+/// An RPC-level error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The code in the response header.
+    pub code: u8,
+    /// The message in the body.
+    pub message: &'static str,
+}
+
+/// What becomes of replies that wait for a log that takes no writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GiveUp {
+    /// How long they wait.
+    pub after: Duration,
+    /// What is answered then.
+    pub failure: Failure,
+}
 
 /// Work that is done outside the loop of a connection, on a thread of its own. Only a few of all connections' are under
 /// way at a time; the others wait in line, and with each the requests that came after it.
 pub struct Aside {
-    /// Appends the reply body, and says which sequence id it depends on.
+    /// Makes the reply.
     pub work: Work,
     /// Bytes of memory that it keeps until it is done.
     pub keeps: usize,
@@ -72,6 +89,12 @@ pub trait Service: Send + Sync + 'static {
 
     /// Resolves when the durable prefix has reached `id`. It may resolve earlier: the caller looks again.
     fn wait_durable(&self, id: u64) -> BoxFuture<()>;
+
+    /// Whether the log takes no writes at present, and what becomes of replies that wait for it then. When this changes,
+    /// futures of [`Self::wait_durable`] resolve; while it is so, they resolve at least once a second.
+    fn gives_up(&self) -> Option<GiveUp> {
+        None
+    }
 
     /// Asked right before bytes go to a socket. `false`: this master no longer leads, and the connection is closed.
     fn may_write(&self) -> bool;

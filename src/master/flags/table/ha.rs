@@ -76,6 +76,14 @@ pub(super) const FLAGS: &[Flag] = &[
         "Port on which the other masters reach this one; they notice by it at once when the process dies",
     ),
     used(
+        "peer_token_file",
+        Text,
+        "",
+        Replication,
+        "File whose first line is the token that the masters of a cluster prove themselves with to each other, the same \
+         for all of them; without one the first master makes a token and keeps it in etcd",
+    ),
+    used(
         "admin_host",
         Text,
         "127.0.0.1",
@@ -118,7 +126,8 @@ pub(super) const FLAGS: &[Flag] = &[
         Text,
         "",
         Replication,
-        "Folder for what this master keeps across restarts; none if empty",
+        "Folder for what this master keeps across restarts: which log it knows, so that it notices one that was deleted or \
+         restored from a backup; none if empty",
     ),
     used(
         "durability",

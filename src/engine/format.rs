@@ -1,0 +1,37 @@
+//! Formats of records: their bytes, and what applying them does. Both belong together: a record of one format means the
+//! same in every binary that reads this format, or replicas of two versions would differ (INV-8).
+
+/// A format that this binary reads: its own, and the one before. A variant that is added does not compile until decoding
+/// and `apply` say what it means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u32)]
+pub enum Format {
+    /// The first one.
+    One = 1,
+}
+
+impl Format {
+    /// All that this binary reads, the oldest first.
+    pub const READABLE: &'static [Self] = &[Self::One];
+
+    /// The newest of them: what a new log is written in.
+    pub const NEWEST: Self = Self::One;
+
+    /// The format with this number, if this binary reads it.
+    #[must_use]
+    pub fn of(number: u32) -> Option<Self> {
+        Self::READABLE.iter().copied().find(|format| format.number() == number)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self as u32
+    }
+
+    /// The numbers of all that this binary reads, as a member tells them to the others.
+    #[must_use]
+    pub fn readable_numbers() -> Vec<u32> {
+        Self::READABLE.iter().map(|format| format.number()).collect()
+    }
+}

@@ -1,0 +1,171 @@
+//! How those who change state wait for admission (R2): HTTP requests asynchronously, long work on threads of its own
+//! with short sleeps. Neither holds a lock meanwhile.
+
+use std::time::{Duration, Instant};
+
+use crate::engine::ops::CHUNK_BYTES;
+use crate::master::current::Passage;
+use crate::replication::admission::{Admission, Refusal};
+use crate::replication::queue_space::{OwnedPermit, Permit};
+use crate::replication::term_guard::TermGuard;
+
+/// How often a caller that waits looks whether this master still leads.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// How often long work looks whether its turn has come.
+const CHUNK_PAUSE: Duration = Duration::from_millis(2);
+
+/// A change that was admitted.
+#[derive(Debug)]
+pub struct Entry {
+    /// Space for its records, if there is a log.
+    _permit: Option<OwnedPermit>,
+    /// The guard of the term, if there are terms.
+    _guard: Option<TermGuard>,
+}
+
+impl Passage {
+    /// A guard of the term. Without a log there are no terms, and none is needed.
+    pub fn guard(&self) -> Result<Option<TermGuard>, Refusal> {
+        match &self.0 {
+            None => Ok(None),
+            Some((replica, _)) => replica.guards.guard().map(Some).ok_or(Refusal::NotLeading),
+        }
+    }
+
+    /// Waits until a change may enter whose records take at most `bytes`.
+    pub async fn enter(&self, bytes: usize) -> Result<Entry, Refusal> {
+        let guard = self.guard()?;
+        let Some((replica, clock)) = &self.0 else { return Ok(Entry { _permit: None, _guard: guard }) };
+        let (mut ticket, since) = (None, Instant::now());
+        loop {
+            let wait = match replica.admit(clock.now(), bytes, &mut ticket, since.elapsed()) {
+                Admission::Admitted(permit) => {
+                    return Ok(Entry { _permit: Some(replica.queue.keep(permit)), _guard: guard });
+                }
+                Admission::Refused(refusal) => return Err(refusal),
+                Admission::Waiting => ticket.as_ref().map(|ticket| ticket.granted()),
+            };
+            if let Some(granted) = wait {
+                let _ = tokio::time::timeout(LOOK_AGAIN, granted).await;
+            }
+        }
+    }
+}
+
+/// Admission for long work, chunk by chunk.
+#[derive(Debug)]
+pub struct ChunkPermits<'p> {
+    passage: &'p Passage,
+    guard: Option<&'p TermGuard>,
+    permit: Option<Permit<'p>>,
+    refusal: Option<Refusal>,
+}
+
+impl<'p> ChunkPermits<'p> {
+    /// For work that holds this guard.
+    #[must_use]
+    pub fn new(passage: &'p Passage, guard: Option<&'p TermGuard>) -> Self {
+        Self { passage, guard, permit: None, refusal: None }
+    }
+
+    /// Waits until the next chunk may begin; the one before has ended. False if the work has to stop.
+    pub fn next_chunk(&mut self) -> bool {
+        self.permit = None;
+        if self.refusal.is_none() {
+            match self.wait() {
+                Ok(permit) => self.permit = permit,
+                Err(refusal) => self.refusal = Some(refusal),
+            }
+        }
+        self.refusal.is_none()
+    }
+
+    /// Gives the space of a chunk back that has ended.
+    pub fn end_chunk(&mut self) {
+        self.permit = None;
+    }
+
+    /// Whether the work has to stop because its term has ended.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.guard.is_some_and(TermGuard::is_cancelled)
+    }
+
+    /// Why the work had to stop, if it had to.
+    #[must_use]
+    pub fn refusal(&self) -> Option<Refusal> {
+        self.refusal
+    }
+
+    fn wait(&self) -> Result<Option<Permit<'p>>, Refusal> {
+        let (mut ticket, since) = (None, Instant::now());
+        loop {
+            if self.is_cancelled() {
+                return Err(Refusal::NotLeading);
+            }
+            let Some((replica, clock)) = &self.passage.0 else { return Ok(None) };
+            match replica.admit(clock.now(), CHUNK_BYTES, &mut ticket, since.elapsed()) {
+                Admission::Admitted(permit) => return Ok(Some(permit)),
+                Admission::Refused(refusal) => return Err(refusal),
+                Admission::Waiting => std::thread::sleep(CHUNK_PAUSE),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::rules::Rules;
+    use crate::replication::replica::Replica;
+    use crate::replication::time::{Monotonic, MonotonicClock};
+    use std::sync::Arc;
+
+    fn passage(queue_bytes: usize) -> (Passage, Arc<Replica>) {
+        let replica = Replica::new(Rules::default(), queue_bytes);
+        replica.gate.open_until(Monotonic(u64::MAX));
+        replica.guards.open();
+        (Passage(Some((Arc::clone(&replica), MonotonicClock::start()))), replica)
+    }
+
+    #[tokio::test]
+    async fn an_http_change_waits_for_space_and_for_no_closed_term() {
+        let (passage, replica) = passage(100);
+        let taken = replica.queue.try_acquire(100).unwrap();
+        let mut enters = Box::pin(passage.enter(50));
+        assert!(tokio::time::timeout(LOOK_AGAIN * 2, &mut enters).await.is_err());
+        drop(taken);
+        let entry = enters.await.unwrap();
+        assert_eq!(replica.queue.bytes(), 50);
+        replica.guards.close();
+        assert!(!replica.guards.is_drained(), "the change is under way");
+        assert_eq!(passage.enter(1).await.unwrap_err(), Refusal::NotLeading);
+        drop(entry);
+        assert!(replica.guards.is_drained() && replica.queue.bytes() == 0);
+    }
+
+    #[test]
+    fn long_work_stops_between_chunks_when_its_term_is_closed() {
+        let (passage, replica) = passage(1 << 20);
+        let guard = passage.guard().unwrap();
+        let mut chunks = ChunkPermits::new(&passage, guard.as_ref());
+        assert!(chunks.next_chunk() && replica.queue.bytes() > 0);
+        assert!(chunks.next_chunk());
+        replica.guards.close();
+        assert!(!chunks.next_chunk());
+        assert_eq!((chunks.refusal(), replica.queue.bytes()), (Some(Refusal::NotLeading), 0));
+        replica.guards.open();
+        assert!(!chunks.next_chunk(), "what was stopped stays so");
+    }
+
+    #[test]
+    fn long_work_makes_no_record_while_etcd_is_out_of_space() {
+        let (passage, replica) = passage(1 << 20);
+        replica.gate.set_log_full(true);
+        let guard = passage.guard().unwrap();
+        let mut chunks = ChunkPermits::new(&passage, guard.as_ref());
+        assert!(!chunks.next_chunk());
+        assert_eq!(chunks.refusal(), Some(Refusal::OutOfSpace));
+    }
+}

@@ -1,0 +1,57 @@
+//! Connections between masters that could not be authenticated: counted, named in the log now and then, shown in status.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::master::metrics::{Counters, Metrics};
+
+/// Least time between two lines in the log. A standby tries five times a second, and strangers as often as they like.
+const LOG_PAUSE: Duration = Duration::from_secs(10);
+
+/// What went wrong between masters. Clones share it.
+#[derive(Clone, Debug)]
+pub struct PeerFaults {
+    metrics: Arc<Metrics>,
+    last: Arc<Mutex<Last>>,
+}
+
+#[derive(Debug, Default)]
+struct Last {
+    text: String,
+    logged_at: Option<Instant>,
+}
+
+impl PeerFaults {
+    /// None yet; they are counted in `metrics`.
+    #[must_use]
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Self { metrics, last: Arc::default() }
+    }
+
+    /// A peer, named by its address and its name if that is known, could not be authenticated for this reason.
+    pub(super) fn note(&self, peer: &str, cause: &str) {
+        Counters::add(&self.metrics.counters.peer_auth_failures, 1);
+        let mut last = self.last.lock();
+        last.text = format!("{peer}: {cause}");
+        if last.logged_at.is_none_or(|at| at.elapsed() >= LOG_PAUSE) {
+            last.logged_at = Some(Instant::now());
+            tracing::warn!(
+                peer,
+                cause,
+                "a peer connection is not authenticated: no switchover between these two masters, and a dead \
+                 primary is noticed only when its lease runs out"
+            );
+        }
+    }
+
+    /// How many there were, and which was the last.
+    #[must_use]
+    pub fn count_and_last(&self) -> (u64, String) {
+        let count = self.metrics.counters.peer_auth_failures.load(Ordering::Relaxed);
+        (count, self.last.lock().text.clone())
+    }
+}

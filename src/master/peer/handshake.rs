@@ -1,0 +1,292 @@
+//! How the two sides of a connection prove to each other that they have the cluster's token, without sending it.
+//!
+//! ```text
+//! server -> client   protocol, server nonce, where its token comes from
+//! client -> server   client nonce, name, boot id, proof over both nonces and these
+//! server -> client   boot id, proof over all of it           (or: refused, and why)
+//! ```
+//!
+//! A proof is an HMAC-SHA256 with the token as key over the side that makes it, the cluster and everything that was said
+//! before, each with its length in front. The client proves first: the server says nothing about itself to a stranger,
+//! not even something from which a weak token could be guessed.
+
+use std::fmt::Write as _;
+use std::io;
+
+use ring::hmac;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::line::{Lines, send};
+use super::presence::Process;
+use super::token::{PeerToken, PeerTokenError, TokenKind};
+
+/// Name of this protocol and its version.
+const PROTOCOL: &str = "moonkeeper-peer/1";
+
+/// Random bytes of a nonce.
+const NONCE_BYTES: usize = 32;
+
+/// Longest name of a member.
+const MAX_NAME: usize = 253;
+
+/// Longest boot id.
+const MAX_BOOT_ID: usize = 64;
+
+/// Which process speaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The cluster.
+    pub cluster_id: String,
+    /// The name of the member.
+    pub name: String,
+    /// The process.
+    pub boot_id: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Hello {
+    protocol: String,
+    nonce: String,
+    token: TokenKind,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Claim {
+    nonce: String,
+    name: String,
+    boot_id: String,
+    token: TokenKind,
+    proof: String,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Verdict {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    boot_id: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    proof: String,
+}
+
+/// Why a handshake failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum HandshakeError {
+    /// The connection broke or was closed before the end.
+    #[error("the connection ended: {0}")]
+    Broke(io::Error),
+    /// The other side speaks another language.
+    #[error("the other side is no master of this version: {0}")]
+    NotAPeer(String),
+    /// This master has no token.
+    #[error("{0}")]
+    NoToken(#[from] PeerTokenError),
+    /// The two tokens differ.
+    #[error("{0}")]
+    WrongToken(String),
+}
+
+impl From<io::Error> for HandshakeError {
+    fn from(why: io::Error) -> Self {
+        match why.kind() {
+            io::ErrorKind::InvalidData => HandshakeError::NotAPeer(why.to_string()),
+            _ => HandshakeError::Broke(why),
+        }
+    }
+}
+
+/// What a proof is about.
+struct Transcript<'a> {
+    cluster_id: &'a str,
+    server_nonce: &'a str,
+    client_nonce: &'a str,
+    client: (&'a str, &'a str),
+}
+
+impl Transcript<'_> {
+    /// What the client signs, or with its own boot id the server.
+    fn bytes(&self, server: Option<&str>) -> Vec<u8> {
+        let side = if server.is_some() { "server" } else { "client" };
+        let (name, boot_id) = self.client;
+        let fields = [PROTOCOL, side, self.cluster_id, self.server_nonce, self.client_nonce, name, boot_id];
+        let mut bytes = Vec::with_capacity(512);
+        for field in fields.into_iter().chain(server) {
+            // With lengths, so that no two lists of fields give the same bytes.
+            bytes.extend_from_slice(&(field.len() as u64).to_be_bytes());
+            bytes.extend_from_slice(field.as_bytes());
+        }
+        bytes
+    }
+
+    fn prove(&self, key: &hmac::Key, server: Option<&str>) -> String {
+        hex(hmac::sign(key, &self.bytes(server)).as_ref())
+    }
+
+    /// Whether the proof fits, in a time that does not depend on where it differs.
+    fn fits(&self, key: &hmac::Key, server: Option<&str>, proof: &str) -> bool {
+        unhex(proof).is_some_and(|proof| hmac::verify(key, &self.bytes(server), &proof).is_ok())
+    }
+}
+
+/// The listening side. Returns whose connection it is once that is proven.
+pub(super) async fn admit<R, W>(
+    lines: &mut Lines<R>,
+    to: &mut W,
+    own: &Identity,
+    token: &PeerToken,
+) -> Result<Process, (HandshakeError, Option<String>)>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let mut claimed = None;
+    let admitted = admit_claim(lines, to, own, token, &mut claimed).await;
+    admitted.map_err(|why| (why, claimed))
+}
+
+async fn admit_claim<R, W>(
+    lines: &mut Lines<R>,
+    to: &mut W,
+    own: &Identity,
+    token: &PeerToken,
+    claimed: &mut Option<String>,
+) -> Result<Process, HandshakeError>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let hello = Hello { protocol: PROTOCOL.to_owned(), nonce: nonce()?, token: token.kind() };
+    send(to, &hello).await?;
+    let Some(claim) = lines.next::<Claim>().await? else {
+        return Err(HandshakeError::Broke(io::ErrorKind::UnexpectedEof.into()));
+    };
+    if !is_plain(&claim.name, MAX_NAME) || !is_plain(&claim.boot_id, MAX_BOOT_ID) {
+        return Err(HandshakeError::NotAPeer("it has no name or no boot id".to_owned()));
+    }
+    *claimed = Some(claim.name.clone());
+    let transcript = Transcript {
+        cluster_id: &own.cluster_id,
+        server_nonce: &hello.nonce,
+        client_nonce: &claim.nonce,
+        client: (&claim.name, &claim.boot_id),
+    };
+    let mut key = token.key().await?;
+    if !transcript.fits(&key, None, &claim.proof) {
+        key = token.key_again().await?;
+    }
+    if !transcript.fits(&key, None, &claim.proof) {
+        let refused = Some("the peer tokens of these two masters differ".to_owned());
+        send(to, &Verdict { refused, ..Verdict::default() }).await?;
+        return Err(HandshakeError::WrongToken(differ(token.kind(), claim.token)));
+    }
+    let proof = transcript.prove(&key, Some(&own.boot_id));
+    send(to, &Verdict { refused: None, boot_id: own.boot_id.clone(), proof }).await?;
+    Ok((claim.name, claim.boot_id))
+}
+
+/// The connecting side. Returns the boot id of the other side once that is proven.
+pub(super) async fn present<R, W>(
+    lines: &mut Lines<R>,
+    to: &mut W,
+    own: &Identity,
+    token: &PeerToken,
+) -> Result<String, HandshakeError>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let ended = || HandshakeError::Broke(io::ErrorKind::UnexpectedEof.into());
+    let hello = lines.next::<Hello>().await?.ok_or_else(ended)?;
+    if hello.protocol != PROTOCOL {
+        return Err(HandshakeError::NotAPeer(format!("this master speaks {PROTOCOL}")));
+    }
+    let nonce = nonce()?;
+    let transcript = Transcript {
+        cluster_id: &own.cluster_id,
+        server_nonce: &hello.nonce,
+        client_nonce: &nonce,
+        client: (&own.name, &own.boot_id),
+    };
+    let key = token.key().await?;
+    let (name, boot_id) = (own.name.clone(), own.boot_id.clone());
+    let proof = transcript.prove(&key, None);
+    send(to, &Claim { nonce: nonce.clone(), name, boot_id, token: token.kind(), proof }).await?;
+    let verdict = lines.next::<Verdict>().await?.ok_or_else(ended)?;
+    // A server that has no proof is no better than one that refuses.
+    if verdict.refused.is_some() || !transcript.fits(&key, Some(&verdict.boot_id), &verdict.proof) {
+        // For the next attempt.
+        let _ = token.key_again().await;
+        return Err(HandshakeError::WrongToken(differ(token.kind(), hello.token)));
+    }
+    Ok(verdict.boot_id)
+}
+
+/// The likeliest cause of two tokens that differ.
+fn differ(own: TokenKind, other: TokenKind) -> String {
+    if own == other {
+        return format!("the peer tokens differ; both masters have theirs from {}", own.as_str());
+    }
+    format!(
+        "the peer tokens differ: this master has its token from {}, the other one from {}",
+        own.as_str(),
+        other.as_str()
+    )
+}
+
+fn is_plain(text: &str, longest: usize) -> bool {
+    (1..=longest).contains(&text.len())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
+}
+
+fn nonce() -> io::Result<String> {
+    let mut bytes = [0; NONCE_BYTES];
+    getrandom::fill(&mut bytes).map_err(|why| io::Error::other(why.to_string()))?;
+    Ok(hex(&bytes))
+}
+
+/// Bytes as hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    if !text.is_ascii() || !text.len().is_multiple_of(2) {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proof_is_about_everything_that_was_said() {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, b"0123456789abcdef");
+        let said =
+            Transcript { cluster_id: "demo", server_nonce: "s", client_nonce: "c", client: ("m-1", "b1") };
+        let proof = said.prove(&key, None);
+        assert!(said.fits(&key, None, &proof));
+        // Not by the other side, not with another key, not with anything else.
+        assert!(!said.fits(&key, Some("b0"), &proof));
+        assert!(!said.fits(&hmac::Key::new(hmac::HMAC_SHA256, b"0123456789abcdee"), None, &proof));
+        for other in [
+            Transcript { cluster_id: "demos", server_nonce: "", ..said },
+            Transcript { server_nonce: "t", ..said },
+            Transcript { client_nonce: "d", ..said },
+            Transcript { client: ("m-1b", "1"), ..said },
+            Transcript { client: ("m-2", "b1"), ..said },
+        ] {
+            assert!(!other.fits(&key, None, &proof));
+        }
+        for bad in ["", "zz", "0", "\u{e4}\u{e4}", &proof[2..]] {
+            assert!(!said.fits(&key, None, bad), "{bad}");
+        }
+        let server = said.prove(&key, Some("b0"));
+        assert!(said.fits(&key, Some("b0"), &server) && !said.fits(&key, Some("b1"), &server));
+    }
+}

@@ -1,0 +1,141 @@
+//! Admission: the one question that every source of records asks before it enters the sequencer (R2). RPC calls, HTTP
+//! changes, the admin API, searches that remove, and upkeep: all of them, and long work again before each chunk. Only
+//! the node's own records (`NewTerm`, heartbeats, those of a hand-over) are made without it.
+//!
+//! The decision is pure; each caller waits in its own way, and none holds a lock meanwhile.
+
+use std::time::Duration;
+
+use super::queue_space::{Permit, Ticket};
+use super::replica::Replica;
+use super::time::Monotonic;
+
+/// How long a change waits for space in the queue before it is refused with nothing applied. It is longer than the log
+/// may stand still while this master leads, and shorter than the 30 s after which clients give a call up: they shall be
+/// told that nothing was changed.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why a change was not admitted. Nothing was applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The lease has run out, or the port is being closed.
+    #[error("this master no longer leads")]
+    NotLeading,
+    /// etcd takes no more writes.
+    #[error("the log is full (etcd: out of space), nothing was changed")]
+    OutOfSpace,
+    /// There was no space in the queue for [`PATIENCE`].
+    #[error("the log is full, nothing was changed")]
+    QueueFull,
+}
+
+impl Refusal {
+    /// The cause alone, for work that had begun.
+    #[must_use]
+    pub fn cause(self) -> &'static str {
+        match self {
+            Self::NotLeading => "this master no longer leads",
+            Self::OutOfSpace => "the log is full (etcd: out of space)",
+            Self::QueueFull => "the log is full",
+        }
+    }
+}
+
+/// The answer to a change that wants to enter.
+#[derive(Debug)]
+pub enum Admission<'r> {
+    /// It may enter, and its records have space.
+    Admitted(Permit<'r>),
+    /// It has to ask again, with the ticket that it has now, when that is granted or a moment has passed.
+    Waiting,
+    /// It may not.
+    Refused(Refusal),
+}
+
+impl Replica {
+    /// Asks whether a change whose records take at most `bytes` may enter now. A caller that has to wait keeps `ticket`
+    /// and brings it along when it asks again, with how long it has `waited` by then.
+    pub fn admit(
+        &self,
+        now: Monotonic,
+        bytes: usize,
+        ticket: &mut Option<Ticket>,
+        waited: Duration,
+    ) -> Admission<'_> {
+        let refusal = if !self.gate.may_answer(now) {
+            Some(Refusal::NotLeading)
+        } else if self.gate.is_log_full() {
+            Some(Refusal::OutOfSpace)
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            *ticket = None;
+            return Admission::Refused(refusal);
+        }
+        let permit = match ticket.take() {
+            None => self.queue.try_acquire(bytes).ok_or(None),
+            Some(waiting) => self.queue.redeem(waiting).map_err(Some),
+        };
+        match permit {
+            Ok(permit) => Admission::Admitted(permit),
+            Err(_) if waited >= PATIENCE => Admission::Refused(Refusal::QueueFull),
+            Err(waiting) => {
+                *ticket = Some(waiting.unwrap_or_else(|| self.queue.wait(bytes)));
+                Admission::Waiting
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::rules::Rules;
+
+    const NOW: Monotonic = Monotonic(5);
+    const AT_ONCE: Duration = Duration::ZERO;
+
+    #[test]
+    fn changes_enter_only_while_this_master_may_answer() {
+        let replica = Replica::new(Rules::default(), 100);
+        let ask = |ticket: &mut Option<Ticket>| match replica.admit(NOW, 60, ticket, AT_ONCE) {
+            Admission::Admitted(_) => Ok(true),
+            Admission::Waiting => Ok(false),
+            Admission::Refused(refusal) => Err(refusal),
+        };
+        assert_eq!(ask(&mut None), Err(Refusal::NotLeading));
+        replica.gate.open_until(Monotonic(6));
+        assert_eq!(ask(&mut None), Ok(true));
+        let taken = replica.queue.try_acquire(60);
+        let mut ticket = None;
+        assert_eq!(ask(&mut ticket), Ok(false));
+        replica.gate.set_log_full(true);
+        assert_eq!(ask(&mut ticket), Err(Refusal::OutOfSpace));
+        assert!(ticket.is_none(), "a refused change leaves the line");
+        replica.gate.set_log_full(false);
+        assert_eq!(ask(&mut ticket), Ok(false));
+        replica.gate.close();
+        assert_eq!(ask(&mut ticket), Err(Refusal::NotLeading));
+        drop(taken);
+        assert_eq!(replica.queue.bytes(), 0);
+    }
+
+    #[test]
+    fn a_change_that_waited_too_long_is_refused() {
+        let replica = Replica::new(Rules::default(), 100);
+        replica.gate.open_until(Monotonic(6));
+        let taken = replica.queue.try_acquire(100);
+        let mut ticket = None;
+        assert!(matches!(replica.admit(NOW, 60, &mut ticket, AT_ONCE), Admission::Waiting));
+        let almost = PATIENCE - Duration::from_millis(1);
+        assert!(matches!(replica.admit(NOW, 60, &mut ticket, almost), Admission::Waiting));
+        let refused = replica.admit(NOW, 60, &mut ticket, PATIENCE);
+        assert!(matches!(refused, Admission::Refused(Refusal::QueueFull)) && ticket.is_none());
+        drop(refused);
+        assert!(matches!(replica.admit(NOW, 60, &mut ticket, AT_ONCE), Admission::Waiting));
+        drop(taken);
+        // Its turn has come, however long it took.
+        assert!(matches!(replica.admit(NOW, 60, &mut ticket, PATIENCE), Admission::Admitted(_)));
+    }
+}

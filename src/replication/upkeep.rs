@@ -1,0 +1,339 @@
+//! Upkeep: what a primary does by itself as time passes. Which chore is due when, and how each is carried out chunk by
+//! chunk, in code that the master and the simulator run. Each chore makes the engine commit records; none edits state.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+use super::liveness::{Liveness, Pace};
+use crate::engine::Engine;
+use crate::engine::rules::Expired;
+use crate::engine::types::{LogTime, Uuid};
+
+/// How often memory is looked at: a client that found none waits no longer than this for the next eviction.
+pub const EVICTION_INTERVAL_MS: u64 = 10;
+
+/// How often reservations, drained segments and tasks are looked at.
+const LOOK_INTERVAL_MS: u64 = 100;
+
+/// How often silent clients are looked for.
+const EXPIRY_INTERVAL_MS: u64 = 1_000;
+
+/// Something that is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Chore {
+    /// Make room in memory.
+    Evict,
+    /// Release reservations, unmount drained segments, give up tasks.
+    LookAfter,
+    /// Drop what lies in unmounted segments.
+    Sweep {
+        /// The number of unmounts that it will have seen to.
+        unmounts: u64,
+    },
+    /// Write promises to readers down.
+    SyncLeases,
+    /// Evict what leases of earlier terms no longer hold.
+    EvictExpired,
+    /// Expire these clients.
+    Expire(Vec<Uuid>),
+}
+
+impl Chore {
+    fn kind(&self) -> usize {
+        match self {
+            Self::Evict => 0,
+            Self::LookAfter => 1,
+            Self::Sweep { .. } => 2,
+            Self::SyncLeases => 3,
+            Self::EvictExpired => 4,
+            Self::Expire(_) => 5,
+        }
+    }
+
+    const KINDS: usize = 6;
+}
+
+/// What a chore has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Objects that were evicted.
+    pub evicted: u64,
+    /// Reservations whose time had passed.
+    pub released: usize,
+    /// Segments whose grace period was over.
+    pub unmounted: usize,
+    /// Tasks that took too long.
+    pub tasks_failed: usize,
+    /// Objects in unmounted segments.
+    pub swept: usize,
+    /// Clients that expired.
+    pub expired: Vec<Uuid>,
+    /// Whether it was stopped before its end: it is due again.
+    pub stopped: bool,
+}
+
+/// Says what is due. Chores of different kinds may run at the same time, so that a long one holds up no other; of one
+/// kind there is one at a time.
+#[derive(Debug)]
+pub struct Timetable {
+    lease_sync_ms: u64,
+    next_look: LogTime,
+    next_sync: LogTime,
+    next_expiry: LogTime,
+    pace: Pace,
+    /// Unmounts that were seen to. What the primary before did not get round to is swept at first.
+    swept: Option<u64>,
+    running: [bool; Chore::KINDS],
+}
+
+impl Timetable {
+    /// For a primary that writes promises to readers down so often.
+    #[must_use]
+    pub fn new(lease_sync_ms: u64) -> Self {
+        Self {
+            lease_sync_ms,
+            next_look: LogTime(0),
+            next_sync: LogTime(0),
+            next_expiry: LogTime(0),
+            pace: Pace::of(EXPIRY_INTERVAL_MS),
+            swept: None,
+            running: [false; Chore::KINDS],
+        }
+    }
+
+    /// The chores to begin now, none while this master may not answer. Each is followed by [`Self::finished`]. While this
+    /// master may not answer, clients cannot be heard either, and their deadlines stand still.
+    pub fn due(&mut self, now: LogTime, engine: &Engine, liveness: &Liveness, serves: bool) -> Vec<Chore> {
+        let mut due = Vec::new();
+        if !serves {
+            // No record is made by a primary that may not answer, but the time counts.
+            if now >= self.next_expiry {
+                self.next_expiry = now.plus(EXPIRY_INTERVAL_MS);
+                liveness.postpone(self.pace.beat(now, false));
+            }
+            return due;
+        }
+        if is_memory_short(engine) && engine.hold_until() <= now {
+            self.begin(Chore::Evict, &mut due);
+        }
+        if now >= self.next_look {
+            self.next_look = now.plus(LOOK_INTERVAL_MS);
+            self.begin(Chore::LookAfter, &mut due);
+            let unmounts = engine.counts.unmounts.load(Ordering::Acquire);
+            if self.swept != Some(unmounts) {
+                self.begin(Chore::Sweep { unmounts }, &mut due);
+            }
+        }
+        if now >= self.next_sync {
+            self.next_sync = now.plus(self.lease_sync_ms);
+            self.begin(Chore::SyncLeases, &mut due);
+        }
+        if now >= self.next_expiry {
+            self.next_expiry = now.plus(EXPIRY_INTERVAL_MS);
+            if engine.rules.expired == Expired::Evict {
+                self.begin(Chore::EvictExpired, &mut due);
+            }
+            // One reading of the clock for both: a process that is stopped in between expires no client.
+            liveness.postpone(self.pace.beat(now, true));
+            if !self.running[Chore::Expire(Vec::new()).kind()] {
+                let silent = liveness.take_silent(now);
+                if !silent.is_empty() {
+                    self.begin(Chore::Expire(silent), &mut due);
+                }
+            }
+        }
+        due
+    }
+
+    fn begin(&mut self, chore: Chore, due: &mut Vec<Chore>) {
+        if !std::mem::replace(&mut self.running[chore.kind()], true) {
+            due.push(chore);
+        }
+    }
+
+    /// A chore has ended.
+    pub fn finished(&mut self, chore: &Chore, done: &Done) {
+        self.running[chore.kind()] = false;
+        if let Chore::Sweep { unmounts } = chore
+            && !done.stopped
+        {
+            self.swept = Some(*unmounts);
+        }
+    }
+}
+
+/// Whether there is something to evict for.
+fn is_memory_short(engine: &Engine) -> bool {
+    engine.counts.starved.load(Ordering::Relaxed) || engine.used_ratio() > engine.rules.high_watermark
+}
+
+/// Names the entries of the metadata server that tell about a segment of this name.
+pub type EntriesOf = fn(&[u8]) -> Vec<Vec<u8>>;
+
+/// How chores are carried out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Chores {
+    /// The entries of the metadata server that go with a segment of an expired client; `None` if they stay.
+    pub metadata_of: Option<EntriesOf>,
+}
+
+impl Chores {
+    /// Carries a chore out. Asks before each chunk whether to go on: there may be no space in the log, or this master may
+    /// no longer lead. Silent clients whose expiry was not written stay silent.
+    pub fn perform(
+        &self,
+        chore: &Chore,
+        engine: &Engine,
+        liveness: &Liveness,
+        now: LogTime,
+        mut go_on: impl FnMut() -> bool,
+    ) -> Done {
+        let mut stopped = false;
+        let mut go_on = || {
+            stopped = stopped || !go_on();
+            !stopped
+        };
+        let mut done = Done::default();
+        match chore {
+            Chore::Evict => done.evicted = engine.evict_while(now, &mut go_on),
+            Chore::LookAfter => {
+                let looked = engine.upkeep_while(now, &mut go_on);
+                (done.released, done.unmounted) = (looked.released, looked.unmounted);
+                done.tasks_failed = looked.tasks_failed;
+            }
+            Chore::Sweep { .. } => done.swept = engine.sweep_while(now, &mut go_on),
+            Chore::SyncLeases => {
+                if go_on() {
+                    engine.replicate_leases(now);
+                }
+            }
+            Chore::EvictExpired => done.evicted = engine.evict_expired_while(now, &mut go_on),
+            Chore::Expire(clients) => {
+                for client in clients {
+                    if engine.client(*client).is_none() {
+                        continue;
+                    }
+                    if !self.expire(*client, engine, now, &mut go_on) {
+                        liveness.still_silent(*client);
+                        continue;
+                    }
+                    done.expired.push(*client);
+                }
+            }
+        }
+        done.stopped = stopped;
+        if stopped && *chore == Chore::Evict {
+            // Eviction forgets at its beginning that a write found no memory.
+            engine.counts.starved.store(true, Ordering::Relaxed);
+        }
+        done
+    }
+
+    fn expire(&self, client: Uuid, engine: &Engine, now: LogTime, go_on: &mut impl FnMut() -> bool) -> bool {
+        if let Some(entries_of) = self.metadata_of {
+            let (own, others): (Vec<_>, Vec<_>) =
+                engine.segments().into_iter().partition(|segment| segment.client == client);
+            let own: BTreeSet<&[u8]> = own.iter().map(|segment| &*segment.name).collect();
+            let others: BTreeSet<&[u8]> = others.iter().map(|segment| &*segment.name).collect();
+            // A client that was started again under the same name has told about itself there.
+            for name in own.difference(&others) {
+                for key in entries_of(name) {
+                    if !go_on() {
+                        return false;
+                    }
+                    engine.sequencer(now).delete_metadata(&key);
+                }
+            }
+        }
+        engine.expire_client_while(client, now, go_on).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::rules::Rules;
+    use crate::engine::segment::SegmentSpec;
+
+    const OLD: Uuid = Uuid { first: 1, second: 1 };
+    const NEW: Uuid = Uuid { first: 2, second: 2 };
+
+    fn mount(engine: &Engine, client: Uuid, name: &[u8]) {
+        let id = Uuid { first: client.first, second: name.len() as u64 };
+        let (base, size) = (1 << 32, 1 << 20);
+        let spec = SegmentSpec { id, name, base, size, te_endpoint: name, protocol: b"tcp", host_id: b"" };
+        assert!(engine.sequencer(LogTime(1)).mount(&spec, client).result.is_ok());
+        for key in entries_of(name) {
+            let put = engine.sequencer(LogTime(1)).put_metadata(&key, b"v", |_, _, _| Ok::<_, ()>(()));
+            assert!(put.is_ok());
+        }
+    }
+
+    fn entries_of(name: &[u8]) -> Vec<Vec<u8>> {
+        vec![[b"ram/", name].concat(), [b"rpc/", name].concat()]
+    }
+
+    fn entries(engine: &Engine, name: &[u8]) -> usize {
+        entries_of(name).iter().filter(|key| engine.metadata(key).is_some()).count()
+    }
+
+    #[test]
+    fn the_silent_take_their_metadata_along_unless_another_has_their_name() {
+        let (engine, liveness) = (Engine::new(Rules::default()), Liveness::new(1));
+        mount(&engine, OLD, b"10.0.0.1:1");
+        mount(&engine, OLD, b"10.0.0.22:2");
+        mount(&engine, NEW, b"10.0.0.22:2");
+        let chores = Chores { metadata_of: Some(entries_of) };
+        let expire = |client: Uuid| {
+            chores.perform(&Chore::Expire(vec![client]), &engine, &liveness, LogTime(2), || true)
+        };
+        assert_eq!(expire(OLD).expired, [OLD]);
+        assert_eq!((entries(&engine, b"10.0.0.1:1"), entries(&engine, b"10.0.0.22:2")), (0, 2));
+        assert_eq!(expire(NEW).expired, [NEW]);
+        assert_eq!(entries(&engine, b"10.0.0.22:2"), 0);
+    }
+
+    #[test]
+    fn an_expiry_that_could_not_be_written_is_due_again() {
+        let (engine, liveness) = (Engine::new(Rules::default()), Liveness::new(1_000));
+        mount(&engine, OLD, b"a");
+        liveness.heard(OLD, LogTime(0));
+        let mut timetable = Timetable::new(1_000);
+        let mut expire = |now: u64, go_on: bool| {
+            let mut expired = Vec::new();
+            for chore in timetable.due(LogTime(now), &engine, &liveness, true) {
+                let done = Chores::default().perform(&chore, &engine, &liveness, LogTime(now), || go_on);
+                timetable.finished(&chore, &done);
+                expired.extend(done.expired);
+            }
+            expired
+        };
+        assert_eq!(expire(0, true), []);
+        assert_eq!(expire(1_001, false), []);
+        assert_eq!(expire(1_500, true), [], "looked for each second");
+        assert_eq!(expire(2_001, true), [OLD]);
+        assert!(engine.segments().is_empty());
+    }
+
+    #[test]
+    fn a_long_chore_holds_up_no_other_and_is_not_begun_twice() {
+        let (engine, liveness) = (Engine::new(Rules::default()), Liveness::new(1_000));
+        let mut timetable = Timetable::new(1_000);
+        let sweep = Chore::Sweep { unmounts: 0 };
+        let first = timetable.due(LogTime(0), &engine, &liveness, true);
+        assert_eq!(first, [Chore::LookAfter, sweep.clone(), Chore::SyncLeases]);
+        timetable.finished(&Chore::LookAfter, &Done::default());
+        timetable.finished(&Chore::SyncLeases, &Done::default());
+        assert_eq!(timetable.due(LogTime(50), &engine, &liveness, true), []);
+        assert_eq!(timetable.due(LogTime(100), &engine, &liveness, true), [Chore::LookAfter]);
+        timetable.finished(&Chore::LookAfter, &Done::default());
+        engine.counts.starved.store(true, Ordering::Relaxed);
+        assert_eq!(timetable.due(LogTime(110), &engine, &liveness, true), [Chore::Evict]);
+        // A sweep that was stopped is due again, one that went through is not.
+        timetable.finished(&sweep, &Done { stopped: true, ..Done::default() });
+        assert_eq!(timetable.due(LogTime(200), &engine, &liveness, true), [Chore::LookAfter, sweep.clone()]);
+        timetable.finished(&Chore::LookAfter, &Done::default());
+        timetable.finished(&sweep, &Done::default());
+        assert_eq!(timetable.due(LogTime(300), &engine, &liveness, true), [Chore::LookAfter]);
+    }
+}

@@ -1,0 +1,152 @@
+"""Planned hand-overs that meet a fault: a target that stalls or is dead, a client that is silent, a load of reads."""
+
+import time
+
+import pytest
+
+from actors import RawActor
+from bench_load import fill, reading
+from checker import summary
+from handover_faults import documented
+from messages import TENANT
+from rpc import Connection
+from raw_client import RawClient
+from struct_pack import Ok
+from waiting import wait_until
+
+pytestmark = pytest.mark.timeout(240)
+# Objects of the read load; `make soak` has more.
+READ_OBJECTS = 200_000
+
+
+def raw_actor(world, name="raw0"):
+    return RawActor(name, world.seed, world.history, world.published["raw"], world.session())
+
+
+def check_now(world):
+    violations = world.sweep()
+    assert not violations, summary(violations)
+
+
+@pytest.mark.parametrize("stall_seconds", [7])
+def test_a_target_that_stalls_longer_than_the_lease_of_the_successor(ask, start_world, stall_seconds):
+    """F1."""
+    world = start_world(clients=1)
+    raw_actor(world).put_batch(500)
+    world.masters.wait_until_redundant()
+    primary, target = world.masters.primary(), world.masters.standbys()[0]
+    target.pause()
+    asked = ask(primary.try_switchover, target.name)
+    time.sleep(stall_seconds)
+    target.resume()
+    assert documented(asked.result(60))
+    check_now(world)
+    # And the cluster can be switched over as before.
+    world.masters.wait_until_redundant()
+    assert world.masters.wait_until_serving().try_switchover()[0] == 200
+    check_now(world)
+
+
+def test_a_client_that_is_silent_through_a_hand_over_that_is_given_up(ask, start_world):
+    """F5: its deadline outlives the closing of the port, and so does that of the client that pings."""
+    world = start_world(masters=2, clients=0, client_ttl=3)
+    silent, alive = (RawClient(world) for _ in range(2))
+    try:
+        assert silent.put(["of the silent"]) and alive.put(["of the living"])
+        world.masters.wait_until_redundant()
+        primary, [target] = world.masters.primary(), world.masters.standbys()
+        silent.fall_silent()
+        target.pause()
+        given_up = ask(primary.try_switchover, target.name).result(60)
+        target.resume()
+        assert given_up[0] == 503 and given_up[1]["code"] == "given_up", given_up
+        assert world.masters.wait_until_serving() is primary
+        wait_until(lambda: primary.segments() == [alive.name], "the silent client's segment to go")
+        wait_until(lambda: primary.keys() == {"of the living"}, "its object to go")
+    finally:
+        silent.close()
+        alive.close()
+
+
+def gone(target):
+    target.kill()
+    # Its member key outlives it for ten seconds.
+    time.sleep(1)
+
+
+def hung(target):
+    target.pause()
+    # It reports each second; after two seconds without a report it is no target.
+    time.sleep(4)
+
+
+@pytest.mark.parametrize("harm", [gone, hung])
+def test_a_switchover_without_a_target_closes_nothing(start_world, harm):
+    """F7: it is refused before the port is closed, so a connection lives through it."""
+    world = start_world(masters=2, clients=0)
+    world.masters.wait_until_redundant()
+    primary, [target] = world.masters.primary(), world.masters.standbys()
+    connection = Connection((primary.host.address, primary.rpc_port))
+    try:
+        harm(target)
+        for to in (None, target.name):
+            status, body = primary.try_switchover(to)
+            assert (status, body.get("code")) in [(409, "no_target"), (404, "no_such_member")], (status, body)
+            assert isinstance(connection.call("ExistKey", "probe", TENANT), Ok)
+    finally:
+        connection.close()
+        if target.running():
+            target.resume()
+
+
+@pytest.mark.parametrize("how", ["switchover", "SIGTERM"])
+def test_a_dead_standby_is_not_the_successor(start_world, how):
+    """F7: of two standbys the one that lives is chosen, whichever has just died."""
+    world = start_world(clients=0)
+    for victim_index in (0, 1):
+        world.masters.wait_until_redundant()
+        primary = world.masters.primary()
+        standbys = world.masters.standbys()
+        victim, other = standbys[victim_index], standbys[1 - victim_index]
+        victim.kill()
+        time.sleep(0.3)
+        if how == "switchover":
+            status, body = primary.try_switchover()
+            assert status == 200, body
+        else:
+            primary.terminate()
+        # Not even the key of the dead one has gone meanwhile: it was not waited for.
+        assert world.etcd.get(f"mooncake-store/{world.masters.cluster_id}/members/{victim.name}") is not None
+        assert world.wait_for_another(primary) is other
+        assert other.status()["promotion"]["reason"] == "switchover"
+        for each in (victim, primary):
+            if not each.running():
+                each.start()
+
+
+def test_the_member_key_of_a_standby_goes_with_it(start_world):
+    """F7: an orderly stop revokes the lease before the process ends."""
+    world = start_world(clients=0)
+    world.masters.wait_until_redundant()
+    standby = world.masters.standbys()[0]
+    key = f"mooncake-store/{world.masters.cluster_id}/members/{standby.name}"
+    assert world.etcd.get(key) is not None
+    standby.terminate()
+    assert world.etcd.get(key) is None
+
+
+def test_a_switchover_under_a_load_of_reads(start_world):
+    """F12: each read gives a lease, all of which are handed over."""
+    world = start_world(clients=0, client_ttl=3600, default_kv_lease_ttl="600s")
+    fill(world, READ_OBJECTS)
+    world.masters.wait_until_redundant()
+    there = world.masters.primary().metric("moonkeeper_objects")
+    assert there >= READ_OBJECTS
+    with reading(world, READ_OBJECTS) as primary:
+        time.sleep(3)
+        status, body = primary.try_switchover()
+        assert status == 200, body
+    new = world.wait_for_another(primary)
+    assert new.status()["promotion"]["reason"] == "switchover"
+    assert len(set(world.masters.digests().values())) == 1
+    assert new.metric("moonkeeper_objects") == there

@@ -1,0 +1,337 @@
+//! A few nodes and a model of etcd in virtual time, without faults but for those that a test asks for: what a node does
+//! in one schedule, step by step. The simulator runs random schedules over the same code.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use moonkeeper::coordination::model::{Model, WatchId as ModelWatch};
+use moonkeeper::coordination::types::{
+    Failure, Get, KeyRange, KeyValue, LeaseId, Op, Request, Response, Txn, WatchEvent,
+};
+use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::types::LogTime;
+use moonkeeper::replication::history::History;
+use moonkeeper::replication::keys::Keys;
+use moonkeeper::replication::node::status::{Activity, NodeStatus};
+use moonkeeper::replication::node::{
+    Addresses, BootId, Command, HandedOver, HandoverError, HandoverId, Input, Node, Peer, Settings, WatchId,
+};
+use moonkeeper::replication::replica::Replica;
+use moonkeeper::replication::time::{LogClock, Monotonic};
+
+pub const STEP: u64 = 20_000;
+
+struct Watch {
+    of: usize,
+    watch: WatchId,
+    model: ModelWatch,
+}
+
+/// A process.
+pub struct Process {
+    pub node: Node,
+    boot_id: BootId,
+    followed: Option<Peer>,
+    pub open: Option<(Arc<Replica>, LogClock)>,
+    /// It does nothing and says nothing.
+    pub stopped: bool,
+    /// Its watches tell nothing.
+    pub deaf: bool,
+    /// It never says that its port is closed.
+    pub never_closes: bool,
+    pub ended: bool,
+    pub handed_over: Vec<Result<HandedOver, HandoverError>>,
+}
+
+pub struct World {
+    pub keys: Keys,
+    pub model: Model,
+    pub now: u64,
+    pub processes: Vec<Process>,
+    watches: Vec<Watch>,
+    boots: u64,
+    /// Writes to the log are refused for this reason.
+    pub refused: Option<&'static str>,
+    /// Leases that nodes were granted, newest last.
+    pub granted: Vec<LeaseId>,
+    /// Answers to transactions that delete the election key are lost, and the requests with them.
+    pub loses_handover: bool,
+}
+
+impl World {
+    pub fn new(masters: usize) -> Self {
+        let mut world = Self {
+            keys: Keys::new("demo"),
+            model: Model::new(),
+            now: 1_000_000,
+            processes: Vec::new(),
+            watches: Vec::new(),
+            boots: 0,
+            refused: None,
+            granted: Vec::new(),
+            loses_handover: false,
+        };
+        for index in 0..masters {
+            let process = world.boot(index, None);
+            world.processes.push(process);
+            world.obey(index);
+        }
+        world
+    }
+
+    fn boot(&mut self, index: usize, history: Option<History>) -> Process {
+        self.boots += 1;
+        let boot_id = BootId(self.boots);
+        let address = |kind: &str| format!("m{index}:{kind}");
+        let settings = Settings {
+            name: format!("m{index}"),
+            boot_id,
+            keys: self.keys.clone(),
+            addresses: Addresses {
+                rpc: address("rpc"),
+                http: address("http"),
+                peer: address("peer"),
+                admin: address("admin"),
+            },
+            version: "test".into(),
+            leader_ttl: Duration::from_secs(5),
+            keep_alive: Duration::from_secs(1),
+            call_timeout: Duration::from_secs(2),
+            handover_timeout: Duration::from_secs(10),
+            rules: Rules::default(),
+            queue_bytes: 1 << 20,
+            wall: LogTime(1_700_000_000_000),
+            seed: boot_id.0 * 7919,
+            history,
+        };
+        Process {
+            node: Node::new(settings, Monotonic(self.now)),
+            boot_id,
+            followed: None,
+            open: None,
+            stopped: false,
+            deaf: false,
+            never_closes: false,
+            ended: false,
+            handed_over: Vec::new(),
+        }
+    }
+
+    /// The process of a master is started again, with what it kept in its data directory.
+    pub fn restart(&mut self, index: usize, history: Option<History>) {
+        self.watches.retain(|watch| watch.of != index);
+        let process = self.boot(index, history);
+        self.processes[index] = process;
+        self.obey(index);
+    }
+
+    fn time(&self) -> Duration {
+        Duration::from_micros(self.now)
+    }
+
+    pub fn status(&self, index: usize) -> NodeStatus {
+        self.processes[index].node.status(Monotonic(self.now))
+    }
+
+    /// Which masters serve.
+    pub fn serving(&self) -> Vec<usize> {
+        let serves = |index: &usize| {
+            let process = &self.processes[*index];
+            !process.ended && process.open.is_some() && self.status(*index).activity == Activity::Serving
+        };
+        (0..self.processes.len()).filter(serves).collect()
+    }
+
+    /// The one master that serves.
+    pub fn primary(&self) -> usize {
+        let serving = self.serving();
+        assert_eq!(serving.len(), 1, "{serving:?} serve");
+        serving[0]
+    }
+
+    pub fn input(&mut self, index: usize, input: Input) {
+        if !self.processes[index].stopped && !self.processes[index].ended {
+            self.processes[index].node.handle(Monotonic(self.now), input);
+            self.obey(index);
+        }
+    }
+
+    pub fn switchover(&mut self, from: usize, to: Option<&str>) {
+        let to = to.map(str::to_owned);
+        self.input(from, Input::Switchover { id: HandoverId(self.now), to });
+    }
+
+    fn obey(&mut self, index: usize) {
+        for command in self.processes[index].node.take_commands() {
+            match command {
+                Command::Call { call, request, .. } => {
+                    let Some(result) = self.call(&request) else { continue };
+                    self.input(index, Input::Answer { call, result });
+                }
+                Command::Watch { watch, request } => {
+                    let model = self.model.watch(request);
+                    self.watches.push(Watch { of: index, watch, model });
+                }
+                Command::Unwatch { watch } => {
+                    self.watches.retain(|other| other.of != index || other.watch != watch);
+                }
+                Command::Open { replica, clock, .. } => {
+                    self.processes[index].open = Some((replica, clock));
+                    self.input(index, Input::Opened);
+                }
+                Command::Close => {
+                    self.processes[index].open = None;
+                    if !self.processes[index].never_closes {
+                        self.input(index, Input::Closed { quiet: true });
+                    }
+                }
+                Command::FlushLeases { replica, clock, .. } => {
+                    let now = clock.at(Monotonic(self.now));
+                    let written = replica.engine.flush_leases(now);
+                    self.input(index, Input::LeasesFlushed { written, complete: true });
+                }
+                Command::FollowPeer(peer) => self.processes[index].followed = peer,
+                Command::HandedOver { result, .. } => self.processes[index].handed_over.push(result),
+                Command::Stopped => self.processes[index].ended = true,
+                Command::Discard(_) => {}
+            }
+        }
+    }
+
+    fn call(&mut self, request: &Request) -> Option<Result<Response, Failure>> {
+        let writes_log = |op: &Op| matches!(op, Op::Put { key, .. } if *key == self.keys.latest());
+        let hands_over = |op: &Op| matches!(op, Op::Delete(range) if range.start == self.keys.election());
+        if let (Some(reason), Request::Txn(txn)) = (self.refused, request)
+            && txn.success.iter().any(writes_log)
+        {
+            return Some(Err(Failure::Refused(reason.to_owned())));
+        }
+        if let Request::Txn(txn) = request
+            && self.loses_handover
+            && txn.success.iter().any(hands_over)
+        {
+            return None;
+        }
+        let result = self.model.call(self.time(), request);
+        if let Ok(Response::LeaseGranted { lease, .. }) = &result {
+            self.granted.push(*lease);
+        }
+        Some(result)
+    }
+
+    /// Time passes.
+    pub fn run(&mut self, duration: Duration) {
+        let end = self.now + duration.as_micros() as u64;
+        while self.now < end {
+            self.now += STEP;
+            self.model.advance(self.time());
+            for index in 0..self.processes.len() {
+                self.input(index, Input::Tick);
+            }
+            self.tell_watches();
+            self.tell_peers();
+            for index in 0..self.processes.len() {
+                self.input(index, Input::Queued);
+            }
+        }
+    }
+
+    fn tell_watches(&mut self) {
+        let mut events: Vec<(usize, WatchId, WatchEvent)> = Vec::new();
+        for watch in &self.watches {
+            if self.processes[watch.of].stopped || self.processes[watch.of].deaf {
+                continue;
+            }
+            while let Some(event) = self.model.poll(watch.model) {
+                events.push((watch.of, watch.watch, event));
+            }
+        }
+        for (of, watch, event) in events {
+            self.input(of, Input::Watch { watch, event });
+        }
+    }
+
+    fn tell_peers(&mut self) {
+        for index in 0..self.processes.len() {
+            let process = &self.processes[index];
+            let Some(peer) = process.followed.clone() else { continue };
+            let up = |process: &Process| !process.stopped && !process.ended;
+            let leader =
+                (0..self.processes.len()).find(|other| self.processes[*other].boot_id == peer.boot_id);
+            let Some(leader) = leader else { continue };
+            let (boot_id, applied) = (process.boot_id, process.node.replica().engine.applied());
+            if up(process) {
+                self.input(leader, Input::PeerReport { name: format!("m{index}"), boot_id, applied });
+            }
+            let status = self.status(leader);
+            if up(&self.processes[leader])
+                && let Some(log) = self.processes[leader].node.log()
+            {
+                let (term, durable, sent_ms) = (status.term, status.durable, self.now / 1000);
+                self.input(index, Input::PrimaryTold { boot_id: peer.boot_id, term, log, durable, sent_ms });
+            }
+        }
+    }
+
+    /// A change as a client makes it, on the master that serves. Returns its record.
+    pub fn change(&mut self, key: &str) {
+        let primary = self.primary();
+        let (replica, clock) = self.processes[primary].open.clone().unwrap();
+        let now = clock.at(Monotonic(self.now));
+        let put =
+            replica.engine.sequencer(now).put_metadata(key.as_bytes(), b"value", |_, _, _| Ok::<_, ()>(()));
+        assert!(put.is_ok());
+        self.input(primary, Input::Queued);
+    }
+
+    /// Which of these keys a master's state has.
+    pub fn has(&self, index: usize, keys: &[String]) -> usize {
+        let engine = &self.processes[index].node.replica().engine;
+        keys.iter().filter(|key| engine.metadata(key.as_bytes()).is_some()).count()
+    }
+
+    /// All keys of the log.
+    pub fn log_keys(&mut self) -> Vec<KeyValue> {
+        let get = Request::Get(Get::all(self.keys.log()));
+        match self.model.call(self.time(), &get) {
+            Ok(Response::Got { page, .. }) => page.entries,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Deletes keys behind the back of the masters.
+    pub fn delete(&mut self, range: KeyRange) {
+        let txn = Txn { success: vec![Op::Delete(range)], ..Txn::default() };
+        self.model.call(self.time(), &Request::Txn(txn)).unwrap();
+    }
+
+    /// Writes keys behind the back of the masters.
+    pub fn put(&mut self, entries: &[KeyValue]) {
+        for entry in entries {
+            let put = Op::Put { key: entry.key.clone(), value: entry.value.clone(), lease: LeaseId(0) };
+            let txn = Txn { success: vec![put], ..Txn::default() };
+            self.model.call(self.time(), &Request::Txn(txn)).unwrap();
+        }
+    }
+
+    /// etcd comes back with other data. Its watches break.
+    pub fn replace_store(&mut self, model: Model) {
+        self.model = model;
+        let watches = std::mem::take(&mut self.watches);
+        for watch in watches {
+            let event = WatchEvent::Broken("etcd was restarted".to_owned());
+            self.input(watch.of, Input::Watch { watch: watch.watch, event });
+        }
+    }
+
+    /// The digests of all masters at the record that each has applied.
+    pub fn digests(&self) -> BTreeSet<(u64, u64)> {
+        let reading = |process: &Process| process.node.replica().engine.sequencer(LogTime(0)).reading();
+        self.processes.iter().map(reading).map(|it| (it.sequence_id.0, it.digest.0)).collect()
+    }
+}
+
+pub fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}

@@ -1,0 +1,192 @@
+//! What is going to happen in a run, and how much of it did.
+
+use std::sync::Arc;
+
+use moonkeeper::coordination::types::{Failure, LeaseId, Request, Response, WatchEvent, WatchRequest};
+use moonkeeper::engine::types::{SequenceId, Term};
+use moonkeeper::replication::batch::LogId;
+use moonkeeper::replication::node::{BootId, CallId, WatchId};
+use moonkeeper::replication::replica::Replica;
+use moonkeeper::replication::time::LogClock;
+
+use super::clients::{Op, Reply};
+
+/// A process: which master, in which life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    pub master: usize,
+    pub boot: u64,
+}
+
+/// What is going to happen.
+pub enum Event {
+    Tick(Process),
+    /// A request reaches etcd; the answer of one that came twice is dropped.
+    Arrive {
+        from: Process,
+        call: Option<CallId>,
+        request: Request,
+    },
+    Answer {
+        to: Process,
+        call: CallId,
+        result: Result<Response, Failure>,
+    },
+    Timeout {
+        to: Process,
+        call: CallId,
+    },
+    WatchBegins {
+        from: Process,
+        watch: WatchId,
+        request: WatchRequest,
+    },
+    WatchTells {
+        to: Process,
+        watch: WatchId,
+        event: WatchEvent,
+    },
+    /// Watches of a master go on.
+    Unstall {
+        master: usize,
+    },
+    Opened {
+        to: Process,
+        serial: u64,
+    },
+    Closing {
+        to: Process,
+    },
+    Closed {
+        to: Process,
+        /// When the port was closed.
+        since: u64,
+    },
+    /// Promises to readers are to be written down.
+    Flush {
+        to: Process,
+        replica: Arc<Replica>,
+        clock: LogClock,
+    },
+    /// A call that outlived its connection goes on.
+    Straggle {
+        to: Process,
+    },
+    Report {
+        to: Process,
+        name: String,
+        boot: BootId,
+        applied: SequenceId,
+    },
+    /// A standby's connection to the primary has ended.
+    Gone {
+        to: Process,
+        name: String,
+        boot: BootId,
+    },
+    /// The primary tells a standby how far its log is durable.
+    Told {
+        to: Process,
+        boot: BootId,
+        term: Term,
+        log: LogId,
+        durable: SequenceId,
+        sent_ms: u64,
+    },
+    /// An operator asks for another primary.
+    Switchover {
+        master: usize,
+        to: Option<String>,
+    },
+    Dead {
+        to: Process,
+        boot: BootId,
+        lease: LeaseId,
+    },
+    Upkeep {
+        of: Process,
+        serial: u64,
+    },
+    Resume {
+        master: usize,
+    },
+    Boot {
+        master: usize,
+    },
+    Step {
+        client: usize,
+    },
+    Call {
+        client: usize,
+        number: u64,
+        master: usize,
+        op: Op,
+    },
+    Reply {
+        client: usize,
+        number: u64,
+        reply: Reply,
+    },
+    GiveUp {
+        client: usize,
+        number: u64,
+    },
+    Fault,
+    Calm,
+    /// The standby that saw nothing of the leader is the only one that reaches etcd.
+    Unblind {
+        master: usize,
+    },
+    /// A master does not reach etcd for a while.
+    Cut {
+        master: usize,
+        long: u64,
+    },
+    /// The leader's lease is revoked.
+    Revoke,
+    /// What was done to the log by hand is undone.
+    Mend,
+    /// The running checks are due.
+    Watchdog,
+    /// From here to the end is enough for all masters to catch up.
+    Settle,
+}
+
+/// How much happened: a run in which nothing happens proves nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    pub events: u64,
+    pub terms: u64,
+    pub records: u64,
+    pub answers: u64,
+    pub unknown: u64,
+    pub reads: u64,
+    pub starts: u64,
+    pub busy: u64,
+    pub handed_over: u64,
+    /// Hand-overs that were given up.
+    pub given_up: u64,
+    /// Checks of a key that had to be readable.
+    pub certain: u64,
+    /// Clients that lost their memory because they were silent.
+    pub expired: u64,
+}
+
+impl Counts {
+    /// Adds another run's.
+    pub fn add(&mut self, other: &Self) {
+        let Self { events, terms, records, answers, unknown, reads, .. } = other;
+        self.events += events;
+        self.terms += terms;
+        self.records += records;
+        self.answers += answers;
+        self.unknown += unknown;
+        self.reads += reads;
+        self.starts += other.starts;
+        self.busy += other.busy;
+        self.handed_over += other.handed_over;
+        self.given_up += other.given_up;
+        self.certain += other.certain;
+        self.expired += other.expired;
+    }
+}
