@@ -393,7 +393,6 @@ async fn a_caller_who_goes_leaves_the_hand_over_running() {
     timeout(PATIENCE, server.master.ended.notified()).await.expect("it was given up");
 }
 
-/// What was logged, as text.
 thread_local! {
     /// What was logged on this thread. Each test has a thread of its own, and its server runs there, too.
     static LOGGED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
