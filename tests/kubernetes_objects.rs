@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Secret;
 use moonkeeper::api::MasterCluster;
 use moonkeeper::master::flags::{self, Parsed};
 use moonkeeper::master::settings::ha::{Durability, Expired};
+use moonkeeper::master::settings::peer::PeerAuth;
 use moonkeeper::master::settings::{HaSettings, Settings};
 use moonkeeper::operator::build::{AdminCredentials, BuildError, Certificate, Facts, Objects, objects};
 use serde::Serialize;
@@ -230,7 +231,7 @@ fn the_defaults_of_the_resource_are_those_of_the_master() {
     // Only the admin API is set up differently in a pod, and its token is the one of the peer port.
     let own_ha = own.ha.as_mut().unwrap();
     own_ha.admin = ha(&from_resource).admin.clone();
-    own_ha.peer_token_file.clone_from(&own_ha.admin.token_file);
+    own_ha.peer_auth = PeerAuth::TokenFile(own_ha.admin.token_file.clone().unwrap());
     assert_eq!(*own, from_resource);
 }
 

@@ -21,4 +21,5 @@ pub mod run;
 pub mod service;
 pub mod serving;
 pub mod settings;
+pub mod tls;
 pub mod upkeep;

@@ -23,7 +23,7 @@ use crate::master::flags::interface_address;
 use crate::master::http::{self, Health, Role};
 use crate::master::metrics::Metrics;
 use crate::master::peer::{
-    self, PeerEvent, PeerFaults, PeerFollower, PeerMessage, PeerPort, PeerState, PeerToken,
+    self, PeerCredentials, PeerEvent, PeerFaults, PeerFollower, PeerMessage, PeerPort, PeerState,
 };
 use crate::master::run::{StartError, admin, rpc_address, rules, serve_http};
 use crate::master::serving::Service;
@@ -128,10 +128,7 @@ pub(super) async fn run(
     let (peer_events, events) = mpsc::channel(PEER_MESSAGES);
     let (peer_messages, messages) = mpsc::channel(PEER_MESSAGES);
     let (members, member_lists) = watch::channel(peer::Members::new());
-    let token = match &ha.peer_token_file {
-        Some(path) => PeerToken::from_file(path.clone())?,
-        None => PeerToken::in_etcd(Arc::clone(&etcd), keys.peer_token()),
-    };
+    let credentials = PeerCredentials::read(&ha.peer_auth, &etcd, keys.peer_token())?;
     let own = peer::Identity {
         cluster_id: settings.cluster_id.clone(),
         name: ha.member_name.clone(),
@@ -139,10 +136,10 @@ pub(super) async fn run(
     };
     let peer_faults = PeerFaults::new(Arc::clone(&metrics));
     let follower =
-        PeerFollower::start(own.clone(), token.clone(), applied_here, peer_events, peer_faults.clone());
+        PeerFollower::start(own.clone(), credentials.clone(), applied_here, peer_events, peer_faults.clone());
     let peer_port = PeerPort {
         own,
-        token: token.clone(),
+        credentials: credentials.clone(),
         state: peer_states,
         members: member_lists,
         messages: peer_messages,
@@ -153,7 +150,7 @@ pub(super) async fn run(
     // Everything but the node goes on until the node has stopped: it hands over first.
     let (end, ended) = watch::channel(false);
     tasks.spawn(peer_port.serve(peer_listener, ended.clone()));
-    tasks.spawn(token.prepare());
+    tasks.spawn(credentials.prepare());
     tasks.spawn(forward_events(events, inputs.clone()));
     tasks.spawn(forward_reports(messages, inputs.clone()));
     let admin = admin(settings, current, &metrics);

@@ -52,9 +52,9 @@ pub enum StartError {
     /// The data directory cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
-    /// The token that masters share cannot be read.
+    /// What masters prove themselves with to each other cannot be read.
     #[error("cannot open the peer port: {0}")]
-    PeerToken(#[from] crate::master::peer::PeerTokenError),
+    PeerCredentials(#[from] crate::master::peer::PeerCredentialsError),
     /// The system's random source failed.
     #[error("cannot get random numbers: {0}")]
     Chance(getrandom::Error),

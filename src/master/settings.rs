@@ -6,6 +6,7 @@ use super::flags::value::Value;
 use super::flags::{FlagError, Values, Warning};
 
 pub mod ha;
+pub mod peer;
 
 pub use ha::HaSettings;
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use moonkeeper::master::settings::HaSettings;
 use moonkeeper::master::settings::ha::{Advertise, Durability, EtcdAccess, Expired, Listen};
+use moonkeeper::master::settings::peer::{PeerAuth, PeerTls};
 
 use super::*;
 
@@ -36,6 +37,10 @@ fn replication_is_off_unless_asked_for() {
         "--etcd_endpoints=a:1",
         "--peer_port=1",
         "--peer_token_file=x",
+        "--peer_cert=x",
+        "--peer_key=x",
+        "--peer_cacert=x",
+        "--peer_cert_name=x",
         "--durability=relaxed",
         "--admin_token_file=x",
     ] {
@@ -51,7 +56,7 @@ fn defaults() {
     assert_eq!(ha.member_name, "box-50051");
     assert_eq!(ha.advertise, Advertise { host: Some("10.0.0.1".into()), rpc_port: 50051 });
     assert_eq!(ha.peer, Listen { host: "0.0.0.0".into(), port: 9005 });
-    assert_eq!(ha.peer_token_file, None);
+    assert_eq!(ha.peer_auth, PeerAuth::TokenInEtcd);
     assert_eq!(ha.admin.listen, Listen { host: "127.0.0.1".into(), port: 9004 });
     assert_eq!((ha.admin.token_file, ha.admin.tls, ha.data_dir), (None, None, None));
     assert_eq!((ha.durability, ha.expired), (Durability::Strict, Expired::Keep));
@@ -175,6 +180,31 @@ fn the_admin_port_is_not_open_to_everyone_in_plain_text() {
     }
     assert!(ha_error(&["--admin_tls_cert=c"]).contains("--admin_tls_key"));
     assert!(ha_error(&["--admin_tls_client_ca=a"]).contains("--admin_tls_cert"));
+}
+
+#[test]
+fn masters_prove_themselves_in_one_way() {
+    assert_eq!(ha(&["--peer_token_file=t"]).peer_auth, PeerAuth::TokenFile("t".into()));
+    let all = ["--peer_cert=c", "--peer_key=k", "--peer_cacert=a"];
+    let tls = PeerTls { cert: "c".into(), key: "k".into(), ca: "a".into(), name: None };
+    assert_eq!(ha(&all).peer_auth, PeerAuth::Certificates(tls.clone()));
+    let named = [&all[..], &["--peer_cert_name=masters.demo"]].concat();
+    let name = Some("masters.demo".to_owned());
+    assert_eq!(ha(&named).peer_auth, PeerAuth::Certificates(PeerTls { name, ..tls }));
+    for (args, part) in [
+        (&all[..1], "--peer_key is not set"),
+        (&all[1..], "--peer_cert is not set"),
+        (&all[..2], "--peer_cacert is not set"),
+        (&["--peer_cert_name=x"], "--peer_cert_name needs --peer_cert"),
+        (&["--peer_cert_name=x", "--peer_token_file=t"], "--peer_cert_name needs --peer_cert"),
+        // Even if one of them is incomplete.
+        (&[all[0], "--peer_token_file=t"], "--peer_key is not set"),
+        (&[all[0], all[1], all[2], "--peer_token_file=t"], "do not go together"),
+        (&[all[0], all[1], all[2], "--peer_cert_name=a b"], "a DNS name is accepted"),
+    ] {
+        let why = ha_error(args);
+        assert!(why.contains(part), "{args:?}: {why}");
+    }
 }
 
 #[test]

@@ -147,6 +147,50 @@ async fn reports_arrive_among(server: &mut Server, standby: &Standby) {
 }
 
 #[tokio::test]
+async fn names_that_etcd_does_not_know_keep_no_member_out() {
+    let mut server = Server::start().await;
+    let mut crowd = Vec::new();
+    for number in 0..64 {
+        let name = format!("made-up-{}", number / 4);
+        crowd.push(Raw::proven(&server.address, (&name, "b9")).await);
+    }
+    let standby = follow(&mut server).await;
+    reports_arrive(&mut server, &standby, 1).await;
+    // The oldest of them has made way.
+    assert!(crowd[0].is_closed().await);
+}
+
+#[tokio::test]
+async fn a_process_is_not_its_own_peer() {
+    let mut server = Server::start().await;
+    // As if the claim of this very process had been sent back to it.
+    let mut raw = Raw::connect(&server.address).await;
+    let hello = raw.read().await.unwrap();
+    let said = ["demo", hello["nonce"].as_str().unwrap(), "my-nonce", "m-0", "a"];
+    let proof = proof(TOKEN, "client", &said);
+    let claim = json!({"nonce": "my-nonce", "name": "m-0", "boot_id": "a", "token": "file", "proof": proof});
+    raw.write(&claim).await.unwrap();
+    assert_eq!(raw.read().await, None);
+    server.reports_nothing().await;
+}
+
+#[tokio::test]
+async fn strangers_are_counted_and_their_text_is_not_repeated() {
+    let server = Server::start().await;
+    let mut raw = Raw::connect(&server.address).await;
+    raw.write(&json!("text of a stranger")).await.unwrap();
+    assert!(raw.is_closed().await);
+    let last = noted(&server.faults).await;
+    assert!(last.starts_with("127.0.0.1:") && !last.contains("stranger"), "{last}");
+    // A probe that connects and goes is none.
+    drop(Raw::connect(&server.address).await);
+    let mut silent = Raw::connect(&server.address).await;
+    assert!(silent.is_closed().await);
+    let (count, last) = server.faults.count_and_last();
+    assert!(count == 2 && last.contains("in time"), "{count}: {last}");
+}
+
+#[tokio::test]
 async fn a_member_cannot_take_all_places() {
     let mut server = Server::start().await;
     let standby = follow(&mut server).await;

@@ -125,8 +125,8 @@ async fn a_token_file_on_one_side_only_is_no_fallback() {
     standby.follower.follow(&server.address, "a", LeaseId(5));
     server.reports_nothing().await;
     for (faults, own, other) in [
-        (&server.faults, "peer_token in etcd", "--peer_token_file"),
-        (&standby.faults, "--peer_token_file", "peer_token in etcd"),
+        (&server.faults, "key peer_token in etcd", "--peer_token_file"),
+        (&standby.faults, "--peer_token_file", "key peer_token in etcd"),
     ] {
         let (count, last) = faults.count_and_last();
         let at = |what| last.find(what).unwrap_or_else(|| panic!("{what}: {last}"));
@@ -154,6 +154,6 @@ async fn a_token_file_can_be_replaced() {
     assert!(matches!(standby.next().await, PeerEvent::Connected { .. }));
     std::fs::write(&path, "short").unwrap();
     let why = PeerToken::from_file(path).unwrap_err().to_string();
-    assert!(why.contains("at least 16 characters"), "{why}");
+    assert!(why.starts_with("--peer_token_file: ") && why.contains("at least 16 characters"), "{why}");
     std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -2,6 +2,9 @@
 
 pub mod attacks;
 pub mod authentication;
+pub mod authority;
+pub mod certificates;
+pub mod cluster;
 
 use std::time::Duration;
 
@@ -9,8 +12,8 @@ use moonkeeper::coordination::types::LeaseId;
 use moonkeeper::engine::types::{SequenceId, Term};
 use moonkeeper::master::metrics::Metrics;
 use moonkeeper::master::peer::{
-    Identity, Members, PeerEvent, PeerFaults, PeerFollower, PeerMessage, PeerPort, PeerReport, PeerState,
-    PeerToken, Role,
+    Identity, Members, PeerCredentials, PeerEvent, PeerFaults, PeerFollower, PeerMessage, PeerPort,
+    PeerReport, PeerState, PeerToken, Role,
 };
 use ring::hmac;
 use serde_json::{Value, json};
@@ -58,6 +61,17 @@ pub fn token(text: &str) -> PeerToken {
     token.unwrap()
 }
 
+/// What was noted last, once something was.
+pub async fn noted(faults: &PeerFaults) -> String {
+    let first = async {
+        while faults.count_and_last().0 == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, first).await.expect("nothing was noted");
+    faults.count_and_last().1
+}
+
 pub fn faults() -> PeerFaults {
     PeerFaults::new(Metrics::new())
 }
@@ -74,11 +88,15 @@ impl Standby {
         Standby::with(token(TOKEN))
     }
 
-    pub fn with(token: PeerToken) -> Standby {
+    pub fn with(credentials: impl Into<PeerCredentials>) -> Standby {
+        Standby::of(identity(STANDBY), credentials)
+    }
+
+    pub fn of(own: Identity, credentials: impl Into<PeerCredentials>) -> Standby {
         let (applied, applies) = watch::channel(SequenceId(0));
         let (sender, events) = mpsc::channel(16);
         let faults = faults();
-        let follower = PeerFollower::start(identity(STANDBY), token, applies, sender, faults.clone());
+        let follower = PeerFollower::start(own, credentials.into(), applies, sender, faults.clone());
         Standby { follower, events, applied, faults }
     }
 
@@ -122,13 +140,18 @@ pub struct Server {
 }
 
 /// The peer port of the process `boot_id`, on this listener.
-pub fn port(boot_id: &str, state: watch::Receiver<PeerState>, token: PeerToken) -> (PeerPort, Ends) {
+pub fn port(
+    boot_id: &str,
+    state: watch::Receiver<PeerState>,
+    credentials: impl Into<PeerCredentials>,
+) -> (PeerPort, Ends) {
     let (members, lists) =
         watch::channel(Members::from([STANDBY, ("m-2", "b2")].map(|(name, id)| (name.into(), id.into()))));
     let (sender, reports) = mpsc::channel(16);
     let faults = faults();
     let own = identity(("m-0", boot_id));
-    let port = PeerPort { own, token, state, members: lists, messages: sender, faults: faults.clone() };
+    let credentials = credentials.into();
+    let port = PeerPort { own, credentials, state, members: lists, messages: sender, faults: faults.clone() };
     (port, (members, reports, faults))
 }
 
@@ -140,12 +163,12 @@ impl Server {
         Server::with(token(TOKEN)).await
     }
 
-    pub async fn with(token: PeerToken) -> Server {
+    pub async fn with(credentials: impl Into<PeerCredentials>) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (stop, stopped) = watch::channel(false);
         let (state, states) = watch::channel(state("a", 0));
-        let (port, (members, reports, faults)) = port("a", states, token);
+        let (port, (members, reports, faults)) = port("a", states, credentials);
         tokio::spawn(port.serve(listener, stopped));
         Server { address, state, members, reports, stop, faults }
     }

@@ -23,11 +23,11 @@ pub use access::{Access, TokenError, read_token};
 pub use control::{Control, ControlError, Pending, SwitchoverDone, SwitchoverRequest};
 pub use routes::{readable, router};
 pub use status::{Election, Fault, Leader, Member, PromotionReport, Status};
-pub use tls::TlsError;
 
 use crate::master::http::server;
 use crate::master::settings::HttpLimits;
 use crate::master::settings::ha::AdminSettings;
+use crate::master::tls::TlsError;
 
 /// An admin API that is ready to listen: its files have been read.
 #[derive(Debug)]

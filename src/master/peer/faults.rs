@@ -42,8 +42,8 @@ impl PeerFaults {
             tracing::warn!(
                 peer,
                 cause,
-                "a peer connection is not authenticated: no switchover between these two masters, and a dead \
-                 primary is noticed only when its lease runs out"
+                "a peer connection is not authenticated; between two masters of a cluster this means that there is no \
+                 switchover from one to the other, and that a dead primary is noticed only when its lease runs out"
             );
         }
     }

@@ -4,15 +4,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout, timeout_at};
 
+use super::credentials::PeerCredentials;
 use super::faults::PeerFaults;
 use super::handshake::{self, HandshakeError, Identity};
 use super::line::{Lines, send};
+use super::secret::Secret;
 use super::server::prepare;
-use super::token::PeerToken;
 use super::{PING, PeerEvent, PeerReport, PeerState, StateLine};
 use crate::coordination::types::LeaseId;
 use crate::engine::types::{SequenceId, Term};
@@ -64,13 +66,13 @@ impl PeerFollower {
     #[must_use]
     pub fn start(
         own: Identity,
-        token: PeerToken,
+        credentials: PeerCredentials,
         applied: watch::Receiver<SequenceId>,
         events: mpsc::Sender<PeerEvent>,
         faults: PeerFaults,
     ) -> Self {
         let (target, targets) = watch::channel(None);
-        tokio::spawn(run(Standby { own, token, applied, events, faults }, targets));
+        tokio::spawn(run(Standby { own, credentials, applied, events, faults }, targets));
         Self { target }
     }
 
@@ -95,7 +97,7 @@ impl PeerFollower {
 #[derive(Debug)]
 struct Standby {
     own: Identity,
-    token: PeerToken,
+    credentials: PeerCredentials,
     applied: watch::Receiver<SequenceId>,
     events: mpsc::Sender<PeerEvent>,
     faults: PeerFaults,
@@ -131,8 +133,8 @@ enum Ended {
     Broke,
     /// It broke before that was said on it.
     Unheard,
-    /// Another process is there, or one that has not the token of this cluster, or it said something else than a peer
-    /// says.
+    /// Another process is there, or one that cannot prove that it belongs to this cluster, or it said something else
+    /// than a peer says.
     Another,
     /// Nothing was said on it for too long.
     Silent,
@@ -195,17 +197,51 @@ impl Standby {
         if prepare(&stream).is_err() {
             return Ended::Unheard;
         }
-        let (from, mut to) = stream.split();
+        let deadline = Instant::now() + HANDSHAKE_TIMEOUT;
+        match self.credentials.clone() {
+            PeerCredentials::Token(token) => {
+                self.speak(stream.split(), &Secret::Token(&token), deadline, target).await
+            }
+            PeerCredentials::Certificates(certificates) => {
+                match timeout_at(deadline, certificates.connect(stream)).await {
+                    Ok(Ok((stream, key))) => {
+                        let halves = tokio::io::split(stream);
+                        self.speak(halves, &Secret::Channel(key), deadline, target).await
+                    }
+                    Ok(Err(why)) => self.failed(&why, target),
+                    Err(_) => Ended::Silent,
+                }
+            }
+        }
+    }
+
+    /// The end of a handshake that failed.
+    fn failed(&self, why: &HandshakeError, target: &Target) -> Ended {
+        if !why.is_fault() {
+            return Ended::Unheard;
+        }
+        self.faults.note(&target.address, &why.to_string());
+        Ended::Another
+    }
+
+    /// Proves itself, listens and reports until the connection ends.
+    async fn speak<R, W>(
+        &mut self,
+        (from, mut to): (R, W),
+        secret: &Secret<'_>,
+        deadline: Instant,
+        target: &Target,
+    ) -> Ended
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
         let mut lines = Lines::new(from);
-        let proving = handshake::present(&mut lines, &mut to, &self.own, &self.token);
-        match timeout(HANDSHAKE_TIMEOUT, proving).await {
+        let proving = handshake::present(&mut lines, &mut to, &self.own, secret);
+        match timeout_at(deadline, proving).await {
             Ok(Ok(boot_id)) if boot_id == target.boot_id => {}
             Ok(Ok(_)) => return Ended::Another,
-            Ok(Err(HandshakeError::Broke(_))) => return Ended::Unheard,
-            Ok(Err(why)) => {
-                self.faults.note(&target.address, &why.to_string());
-                return Ended::Another;
-            }
+            Ok(Err(why)) => return self.failed(&why, target),
             Err(_) => return Ended::Silent,
         }
         let mut ping = interval(PING);

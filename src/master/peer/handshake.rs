@@ -1,14 +1,17 @@
-//! How the two sides of a connection prove to each other that they have the cluster's token, without sending it.
+//! How the two sides of a connection prove to each other which processes they are, and that they share a secret, without
+//! sending it.
 //!
 //! ```text
-//! server -> client   protocol, server nonce, where its token comes from
+//! server -> client   protocol, server nonce, what it proves itself with
 //! client -> server   client nonce, name, boot id, proof over both nonces and these
 //! server -> client   boot id, proof over all of it           (or: refused, and why)
 //! ```
 //!
-//! A proof is an HMAC-SHA256 with the token as key over the side that makes it, the cluster and everything that was said
-//! before, each with its length in front. The client proves first: the server says nothing about itself to a stranger,
-//! not even something from which a weak token could be guessed.
+//! A proof is an HMAC-SHA256 over the side that makes it, the cluster and everything that was said before, each with its
+//! length in front. Its key is the cluster's token or, where masters have certificates, a secret of that TLS connection,
+//! which only its two ends know: then TLS has checked the certificates, and the proofs tie names, boot ids and cluster to
+//! the connection. The client proves first: the server says nothing about itself to a stranger, not even something from
+//! which a weak token could be guessed.
 
 use std::fmt::Write as _;
 use std::io;
@@ -16,10 +19,12 @@ use std::io;
 use ring::hmac;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::rustls;
 
 use super::line::{Lines, send};
 use super::presence::Process;
-use super::token::{PeerToken, PeerTokenError, TokenKind};
+use super::secret::{ProofKind, Secret, other_kind};
+use super::token::PeerTokenError;
 
 /// Name of this protocol and its version.
 const PROTOCOL: &str = "moonkeeper-peer/1";
@@ -32,6 +37,9 @@ const MAX_NAME: usize = 253;
 
 /// Longest boot id.
 const MAX_BOOT_ID: usize = 64;
+
+/// First byte of a TLS connection: a record of the handshake. No line of JSON begins with it.
+pub(super) const TLS_HANDSHAKE: u8 = 0x16;
 
 /// Which process speaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +56,8 @@ pub struct Identity {
 struct Hello {
     protocol: String,
     nonce: String,
-    token: TokenKind,
+    #[serde(rename = "token")]
+    proves_with: ProofKind,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,7 +65,8 @@ struct Claim {
     nonce: String,
     name: String,
     boot_id: String,
-    token: TokenKind,
+    #[serde(rename = "token")]
+    proves_with: ProofKind,
     proof: String,
 }
 
@@ -82,17 +92,64 @@ pub(super) enum HandshakeError {
     /// This master has no token.
     #[error("{0}")]
     NoToken(#[from] PeerTokenError),
-    /// The two tokens differ.
+    /// The two sides share no secret.
     #[error("{0}")]
-    WrongToken(String),
+    Differs(String),
+    /// TLS found something wrong with a certificate, this master's or the other's.
+    #[error("{0}")]
+    Certificate(String),
+    /// The other side has not proven itself in time.
+    #[error("the other side has not proven itself in time")]
+    TooSlow,
+}
+
+impl HandshakeError {
+    /// The other side does not begin with TLS, as this master does.
+    pub(super) fn no_tls() -> Self {
+        HandshakeError::Differs(
+            "this master has certificates (--peer_cert) and the other side does not speak TLS; all masters of a cluster \
+             need certificates, or none of them"
+                .to_owned(),
+        )
+    }
+
+    /// Whether there is reason to think that it should have succeeded. A connection that was closed again is none: that
+    /// is what probes and processes that end do.
+    pub(super) fn is_fault(&self) -> bool {
+        !matches!(self, HandshakeError::Broke(_))
+    }
 }
 
 impl From<io::Error> for HandshakeError {
     fn from(why: io::Error) -> Self {
-        match why.kind() {
-            io::ErrorKind::InvalidData => HandshakeError::NotAPeer(why.to_string()),
-            _ => HandshakeError::Broke(why),
+        let tls = why.get_ref().and_then(|why| why.downcast_ref::<rustls::Error>());
+        match (tls, why.kind()) {
+            (Some(rustls::Error::AlertReceived(alert)), _) => HandshakeError::Certificate(format!(
+                "the other side refuses this master's certificate: {alert:?}"
+            )),
+            (Some(rustls::Error::InvalidMessage(_)), _) => HandshakeError::no_tls(),
+            (Some(why), _) => HandshakeError::Certificate(why.to_string()),
+            // Not what is wrong with it in detail: that may repeat a stranger's text in logs and status.
+            (None, io::ErrorKind::InvalidData) => {
+                HandshakeError::NotAPeer("it sends something else than the lines of this protocol".to_owned())
+            }
+            (None, _) => HandshakeError::Broke(why),
         }
+    }
+}
+
+/// A handshake that failed on the listening side.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    /// Why.
+    pub(super) why: HandshakeError,
+    /// The name that the other side gave itself.
+    pub(super) claimed: Option<String>,
+}
+
+impl From<HandshakeError> for Refusal {
+    fn from(why: HandshakeError) -> Self {
+        Self { why, claimed: None }
     }
 }
 
@@ -129,40 +186,55 @@ impl Transcript<'_> {
     }
 }
 
+/// Tells a client in plain text that this master has certificates; all that a stranger learns.
+pub(super) async fn say_certificates(to: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+    let (protocol, nonce) = (PROTOCOL.to_owned(), String::new());
+    send(to, &Hello { protocol, nonce, proves_with: ProofKind::Certificates }).await
+}
+
 /// The listening side. Returns whose connection it is once that is proven.
 pub(super) async fn admit<R, W>(
     lines: &mut Lines<R>,
     to: &mut W,
     own: &Identity,
-    token: &PeerToken,
-) -> Result<Process, (HandshakeError, Option<String>)>
+    secret: &Secret<'_>,
+) -> Result<Process, Refusal>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
     let mut claimed = None;
-    let admitted = admit_claim(lines, to, own, token, &mut claimed).await;
-    admitted.map_err(|why| (why, claimed))
+    let admitted = admit_claim(lines, to, own, secret, &mut claimed).await;
+    admitted.map_err(|why| match lines.first_byte() {
+        Some(TLS_HANDSHAKE) => {
+            HandshakeError::Differs(other_kind(secret.kind(), ProofKind::Certificates)).into()
+        }
+        _ => Refusal { why, claimed },
+    })
 }
 
 async fn admit_claim<R, W>(
     lines: &mut Lines<R>,
     to: &mut W,
     own: &Identity,
-    token: &PeerToken,
+    secret: &Secret<'_>,
     claimed: &mut Option<String>,
 ) -> Result<Process, HandshakeError>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let hello = Hello { protocol: PROTOCOL.to_owned(), nonce: nonce()?, token: token.kind() };
+    let hello = Hello { protocol: PROTOCOL.to_owned(), nonce: nonce()?, proves_with: secret.kind() };
     send(to, &hello).await?;
     let Some(claim) = lines.next::<Claim>().await? else {
         return Err(HandshakeError::Broke(io::ErrorKind::UnexpectedEof.into()));
     };
     if !is_plain(&claim.name, MAX_NAME) || !is_plain(&claim.boot_id, MAX_BOOT_ID) {
         return Err(HandshakeError::NotAPeer("it has no name or no boot id".to_owned()));
+    }
+    // This process never connects to itself; a claim of its own has been sent back to it.
+    if claim.boot_id == own.boot_id {
+        return Err(HandshakeError::NotAPeer("it says that it is this process".to_owned()));
     }
     *claimed = Some(claim.name.clone());
     let transcript = Transcript {
@@ -171,14 +243,14 @@ where
         client_nonce: &claim.nonce,
         client: (&claim.name, &claim.boot_id),
     };
-    let mut key = token.key().await?;
+    let mut key = secret.key().await?;
     if !transcript.fits(&key, None, &claim.proof) {
-        key = token.key_again().await?;
+        key = secret.key_again().await?;
     }
     if !transcript.fits(&key, None, &claim.proof) {
-        let refused = Some("the peer tokens of these two masters differ".to_owned());
+        let refused = Some("the proof does not fit".to_owned());
         send(to, &Verdict { refused, ..Verdict::default() }).await?;
-        return Err(HandshakeError::WrongToken(differ(token.kind(), claim.token)));
+        return Err(secret.differs(claim.proves_with, &own.cluster_id));
     }
     let proof = transcript.prove(&key, Some(&own.boot_id));
     send(to, &Verdict { refused: None, boot_id: own.boot_id.clone(), proof }).await?;
@@ -190,7 +262,7 @@ pub(super) async fn present<R, W>(
     lines: &mut Lines<R>,
     to: &mut W,
     own: &Identity,
-    token: &PeerToken,
+    secret: &Secret<'_>,
 ) -> Result<String, HandshakeError>
 where
     R: AsyncRead + Unpin,
@@ -201,6 +273,9 @@ where
     if hello.protocol != PROTOCOL {
         return Err(HandshakeError::NotAPeer(format!("this master speaks {PROTOCOL}")));
     }
+    if hello.proves_with == ProofKind::Certificates && secret.kind() != ProofKind::Certificates {
+        return Err(HandshakeError::Differs(other_kind(secret.kind(), hello.proves_with)));
+    }
     let nonce = nonce()?;
     let transcript = Transcript {
         cluster_id: &own.cluster_id,
@@ -208,30 +283,18 @@ where
         client_nonce: &nonce,
         client: (&own.name, &own.boot_id),
     };
-    let key = token.key().await?;
+    let key = secret.key().await?;
     let (name, boot_id) = (own.name.clone(), own.boot_id.clone());
     let proof = transcript.prove(&key, None);
-    send(to, &Claim { nonce: nonce.clone(), name, boot_id, token: token.kind(), proof }).await?;
+    send(to, &Claim { nonce: nonce.clone(), name, boot_id, proves_with: secret.kind(), proof }).await?;
     let verdict = lines.next::<Verdict>().await?.ok_or_else(ended)?;
     // A server that has no proof is no better than one that refuses.
     if verdict.refused.is_some() || !transcript.fits(&key, Some(&verdict.boot_id), &verdict.proof) {
         // For the next attempt.
-        let _ = token.key_again().await;
-        return Err(HandshakeError::WrongToken(differ(token.kind(), hello.token)));
+        let _ = secret.key_again().await;
+        return Err(secret.differs(hello.proves_with, &own.cluster_id));
     }
     Ok(verdict.boot_id)
-}
-
-/// The likeliest cause of two tokens that differ.
-fn differ(own: TokenKind, other: TokenKind) -> String {
-    if own == other {
-        return format!("the peer tokens differ; both masters have theirs from {}", own.as_str());
-    }
-    format!(
-        "the peer tokens differ: this master has its token from {}, the other one from {}",
-        own.as_str(),
-        other.as_str()
-    )
 }
 
 fn is_plain(text: &str, longest: usize) -> bool {

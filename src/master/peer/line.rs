@@ -49,11 +49,12 @@ pub(super) struct Lines<R> {
     from: R,
     buffer: Vec<u8>,
     limit: usize,
+    first_byte: Option<u8>,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     pub(super) fn new(from: R) -> Self {
-        Self { from, buffer: Vec::with_capacity(512), limit: MAX_LINE }
+        Self { from, buffer: Vec::with_capacity(512), limit: MAX_LINE, first_byte: None }
     }
 
     /// From a connection that has not proven itself yet.
@@ -64,6 +65,11 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     /// Changes the most bytes of a line.
     pub(super) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
+    }
+
+    /// The very first byte that has arrived.
+    pub(super) fn first_byte(&self) -> Option<u8> {
+        self.first_byte
     }
 
     /// The next line; nothing when the other side has closed the connection. May be dropped and called again.
@@ -81,6 +87,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             if (&mut self.from).take(room as u64).read_buf(&mut self.buffer).await? == 0 {
                 return Ok(None);
             }
+            self.first_byte = self.first_byte.or(self.buffer.first().copied());
         }
     }
 }
@@ -89,9 +96,12 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 pub(super) async fn send(to: &mut (impl AsyncWrite + Unpin), line: &impl Serialize) -> io::Result<()> {
     let mut bytes = serde_json::to_vec(line).map_err(io::Error::other)?;
     bytes.push(b'\n');
-    timeout(WRITE_TIMEOUT, to.write_all(&bytes))
-        .await
-        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+    let sending = async {
+        to.write_all(&bytes).await?;
+        // TLS may still hold a part of it.
+        to.flush().await
+    };
+    timeout(WRITE_TIMEOUT, sending).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The peer port: how masters tell a process that died from one that is slow.
 //!
 //! Every master listens on it from start to exit in every role. The two sides of a connection first prove to each other
-//! that they have the cluster's token (see `handshake`). Then the connecting side is told which process is there and with
+//! that they belong to the cluster, by a token that they share or by certificates (see `handshake`). Then the connecting side is told which process is there and with
 //! which lease it leads, again whenever that changes, and each second in any case; a standby answers with how far it has
 //! applied the log. It is one JSON object per line in each direction, and nothing else: no request, no state.
 //!
@@ -9,14 +9,18 @@
 //! very process under that very lease, the connection broke, and the port then refused twice in a row. Silence, a time-out, a cut
 //! network or a stopped process are not that; then the lease has to run out.
 
+mod certificates;
+mod credentials;
 mod faults;
 mod follower;
 mod handshake;
 mod line;
 mod presence;
+mod secret;
 mod server;
 mod slots;
 mod token;
+mod verifier;
 
 use std::time::Duration;
 
@@ -26,11 +30,14 @@ use crate::coordination::types::LeaseId;
 use crate::engine::types::{SequenceId, Term};
 use crate::replication::batch::LogId;
 
+pub use certificates::PeerCertificates;
+pub use credentials::{PeerCredentials, PeerCredentialsError};
 pub use faults::PeerFaults;
 pub use follower::PeerFollower;
 pub use handshake::Identity;
+pub use secret::ProofKind;
 pub use server::{Members, PeerPort};
-pub use token::{PeerToken, PeerTokenError, TokenKind};
+pub use token::{PeerToken, PeerTokenError};
 
 /// Longest line in either direction; ours have some hundred bytes.
 const MAX_LINE: usize = 4 << 10;

@@ -6,17 +6,18 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout_at};
 
+use super::credentials::PeerCredentials;
 use super::faults::PeerFaults;
-use super::handshake::{self, HandshakeError, Identity};
+use super::handshake::{self, HandshakeError, Identity, Refusal};
 use super::line::{Allowance, Lines, send};
 use super::presence::{Presence, Process};
+use super::secret::Secret;
 use super::slots::{Slot, Slots};
-use super::token::PeerToken;
 use super::{GROWTH_PAUSE, MAX_LINE, PING, PeerMessage, PeerReport, PeerState, StateLine};
 
 /// Where the clock of the lines begins: the same for all connections of the process.
@@ -39,8 +40,8 @@ pub type Members = BTreeMap<String, String>;
 pub struct PeerPort {
     /// Which process this is.
     pub own: Identity,
-    /// The token that connections are proven with.
-    pub token: PeerToken,
+    /// What connections are proven with.
+    pub credentials: PeerCredentials,
     /// What authenticated peers are told.
     pub state: watch::Receiver<PeerState>,
     /// Whose reports are taken.
@@ -101,28 +102,46 @@ struct Connection {
 }
 
 impl Connection {
-    async fn run(mut self, mut stream: TcpStream, slot: Slot) {
-        let ended = self.serve(&mut stream, &slot).await;
+    async fn run(mut self, stream: TcpStream, slot: Slot) {
+        let ended = self.serve(stream, &slot).await;
         if let Err(why) = ended {
             tracing::debug!(address = %self.address, %why, "a connection to the peer port ended");
         }
     }
 
-    async fn serve(&mut self, stream: &mut TcpStream, slot: &Slot) -> io::Result<()> {
-        prepare(stream)?;
-        let (from, mut to) = stream.split();
+    async fn serve(&mut self, mut stream: TcpStream, slot: &Slot) -> io::Result<()> {
+        prepare(&stream)?;
+        let deadline = Instant::now() + HANDSHAKE_TIMEOUT;
+        match self.port.credentials.clone() {
+            PeerCredentials::Token(token) => {
+                let (from, to) = stream.split();
+                self.speak((from, to), &Secret::Token(&token), deadline, slot).await
+            }
+            PeerCredentials::Certificates(certificates) => {
+                let opening = async { Ok(certificates.accept(stream).await?) };
+                let Some((stream, key)) = self.within(deadline, opening).await? else { return Ok(()) };
+                self.speak(tokio::io::split(stream), &Secret::Channel(key), deadline, slot).await
+            }
+        }
+    }
+
+    /// Lets the other side prove itself, and speaks with it.
+    async fn speak<R, W>(
+        &mut self,
+        (from, mut to): (R, W),
+        secret: &Secret<'_>,
+        deadline: Instant,
+        slot: &Slot,
+    ) -> io::Result<()>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
         let mut lines = Lines::for_strangers(from);
-        let proving = handshake::admit(&mut lines, &mut to, &self.port.own, &self.port.token);
-        let proven = tokio::select! {
-            proven = timeout(HANDSHAKE_TIMEOUT, proving) => proven?,
-            _ = &mut self.evicted => return Err(evicted()),
-            () = stopped(&mut self.stop) => return Ok(()),
-        };
-        let process = match proven {
-            Ok(process) => process,
-            Err((why, claimed)) => return Err(self.refused(why, claimed)),
-        };
-        if !slot.prove(&process.0) {
+        let own = self.port.own.clone();
+        let proving = handshake::admit(&mut lines, &mut to, &own, secret);
+        let Some(process) = self.within(deadline, proving).await? else { return Ok(()) };
+        if !slot.prove(&process.0, &self.port.members.borrow()) {
             return Err(evicted());
         }
         lines.set_limit(MAX_LINE);
@@ -134,28 +153,47 @@ impl Connection {
         ended
     }
 
+    /// A step of the handshake, which ends with the deadline or when the connection has to go; nothing when the server
+    /// shall stop.
+    async fn within<T>(
+        &mut self,
+        deadline: Instant,
+        step: impl Future<Output = Result<T, Refusal>>,
+    ) -> io::Result<Option<T>> {
+        let done = tokio::select! {
+            done = timeout_at(deadline, step) => done.unwrap_or_else(|_| Err(HandshakeError::TooSlow.into())),
+            _ = &mut self.evicted => return Err(evicted()),
+            () = stopped(&mut self.stop) => return Ok(None),
+        };
+        done.map(Some).map_err(|refusal| self.refused(refusal))
+    }
+
     /// Notes a connection of which there is reason to think that it should have succeeded.
-    fn refused(&self, why: HandshakeError, claimed: Option<String>) -> io::Error {
+    fn refused(&self, Refusal { why, claimed }: Refusal) -> io::Error {
         // Only names that etcd knows are repeated: anything else is a stranger's text.
         let known = claimed.filter(|name| self.port.members.borrow().contains_key(name));
         let peer = match &known {
             Some(name) => format!("{name} ({})", self.address),
             None => self.address.to_string(),
         };
-        if matches!(why, HandshakeError::WrongToken(_) | HandshakeError::NoToken(_)) {
+        if why.is_fault() {
             self.port.faults.note(&peer, &why.to_string());
         }
         io::Error::other(why.to_string())
     }
 
     /// Speaks with a peer that has proven itself until the connection ends.
-    async fn converse(
+    async fn converse<R, W>(
         &mut self,
-        mut lines: Lines<ReadHalf<'_>>,
-        mut to: WriteHalf<'_>,
+        mut lines: Lines<R>,
+        mut to: W,
         process: &Process,
         present: &mut bool,
-    ) -> io::Result<()> {
+    ) -> io::Result<()>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
         let mut allowance = Allowance::new(Instant::now());
         let mut ping = interval(PING);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -3,7 +3,8 @@
 //! Connections that have not proven themselves are counted apart from those that have, so that no number of strangers
 //! keeps a master out. A new stranger is always let in, in the place of the oldest one from the same source or, when all
 //! places are taken, from the source that has most: a handshake takes a millisecond, so the oldest stranger is the least
-//! likely to be a master.
+//! likely to be a master. A connection that has proven itself may still be of a process that etcd does not name; when all
+//! places are taken, the oldest of those makes way, so that no number of names keeps a member out.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -11,6 +12,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+
+use super::server::Members;
 
 /// Most connections that have not proven themselves yet.
 const MAX_STRANGERS: usize = 64;
@@ -86,19 +89,24 @@ impl Table {
 }
 
 impl Slot {
-    /// The connection has proven to be this member's. False if it had to go a moment before, or if there are too many.
-    pub(super) fn prove(&self, name: &str) -> bool {
+    /// The connection has proven to be of a process with this name. False if it had to go a moment before, or if there are
+    /// too many.
+    pub(super) fn prove(&self, name: &str, members: &Members) -> bool {
         let mut table = self.slots.0.lock();
         let Some(at) = table.strangers.iter().position(|held| held.id == self.id) else { return false };
         let Held { id, evict, .. } = table.strangers.remove(at);
         let mut own = table.peers.iter().enumerate().filter(|(_, held)| held.by == name);
         let (oldest, count) = (own.next().map(|(at, _)| at), 1 + own.count());
-        match oldest {
-            Some(oldest) if count >= MAX_PEERS_PER_NAME => {
-                table.peers.remove(oldest);
-            }
-            _ if table.peers.len() >= MAX_PEERS => return false,
-            _ => {}
+        let makes_way = match oldest {
+            Some(oldest) if count >= MAX_PEERS_PER_NAME => Some(oldest),
+            _ if table.peers.len() < MAX_PEERS => None,
+            _ => match table.peers.iter().position(|held| !members.contains_key(&held.by)) {
+                Some(oldest) => Some(oldest),
+                None => return false,
+            },
+        };
+        if let Some(makes_way) = makes_way {
+            table.peers.remove(makes_way);
         }
         table.peers.push(Held { id, by: name.to_owned(), evict });
         true
@@ -142,7 +150,8 @@ mod tests {
         assert_eq!(crowd[0].1.try_recv(), Err(CLOSED));
         assert_eq!(crowd[1].1.try_recv(), Err(EMPTY));
         // The one that had to go can no longer prove anything, the one in its place can.
-        assert!(!crowd[0].0.prove("m-1") && late.prove("m-1"));
+        let members = Members::new();
+        assert!(!crowd[0].0.prove("m-1", &members) && late.prove("m-1", &members));
         let mut more: Vec<_> = (0..=u8::MAX).map(|last| slots.take(IpAddr::from([10, 1, 0, last]))).collect();
         let looks = more.iter_mut().map(|(_, evicted)| evicted.try_recv());
         let open = looks.filter(|look| *look == Err(EMPTY)).count();
@@ -154,12 +163,32 @@ mod tests {
     fn a_member_has_few_connections_and_the_newest_stay() {
         let slots = Slots::default();
         let mut own: Vec<_> = (0..=MAX_PEERS_PER_NAME).map(|_| slots.take(source(1))).collect();
-        assert!(own.iter().all(|(slot, _)| slot.prove("m-1")));
+        let members = Members::new();
+        assert!(own.iter().all(|(slot, _)| slot.prove("m-1", &members)));
         assert_eq!(own[0].1.try_recv(), Err(CLOSED));
         assert!(own[1..].iter_mut().all(|(_, evicted)| evicted.try_recv() == Err(EMPTY)));
         drop(own);
         let table = slots.0.lock();
         assert!(table.peers.is_empty() && table.strangers.is_empty());
+    }
+
+    #[test]
+    fn a_name_that_etcd_does_not_know_makes_way() {
+        let slots = Slots::default();
+        let members: Members = (0..MAX_PEERS).map(|number| (format!("m-{number}"), "b".to_owned())).collect();
+        let prove = |name: &str| {
+            let (slot, evicted) = slots.take(source(1));
+            slot.prove(name, &members).then_some((slot, evicted))
+        };
+        let mut member = prove("m-0").unwrap();
+        let mut made_up: Vec<_> =
+            (1..MAX_PEERS).map(|number| prove(&format!("x-{number}")).unwrap()).collect();
+        let mut later: Vec<_> = (1..MAX_PEERS).map(|number| prove(&format!("m-{number}")).unwrap()).collect();
+        assert!(made_up.iter_mut().all(|(_, evicted)| evicted.try_recv() == Err(CLOSED)));
+        // Those that etcd knows stay, and then there is no place for any other.
+        assert!(prove("x-1").is_none() && prove("m-1").is_none());
+        let members = std::iter::once(&mut member).chain(&mut later);
+        assert!(members.into_iter().all(|(_, evicted)| evicted.try_recv() == Err(EMPTY)));
     }
 
     const EMPTY: oneshot::error::TryRecvError = oneshot::error::TryRecvError::Empty;

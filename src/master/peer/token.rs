@@ -7,9 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use ring::hmac;
-use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use super::handshake::hex;
+use super::secret::ProofKind;
 use crate::coordination::etcd::Etcd;
 use crate::coordination::types::{Compare, Get, KeyRange, LeaseId, Op, OpResult, Request, Response, Txn};
 use crate::master::admin_api::{TokenError, read_token};
@@ -29,32 +30,6 @@ const FRESH_BYTES: usize = 32;
 
 /// Characters below which a token could be guessed.
 const MIN_CHARACTERS: usize = 16;
-
-/// Where a master has its token from. Both sides of a connection say so in the clear, because two masters of one cluster
-/// that differ in it is the likeliest reason for tokens that differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TokenKind {
-    /// From `--peer_token_file`.
-    File,
-    /// From etcd.
-    Etcd,
-    /// From elsewhere, in another version.
-    #[serde(other)]
-    Other,
-}
-
-impl TokenKind {
-    /// Where that is, in words.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            TokenKind::File => "the file of --peer_token_file",
-            TokenKind::Etcd => "the key peer_token in etcd",
-            TokenKind::Other => "a source that this version does not know",
-        }
-    }
-}
 
 enum Source {
     File(PathBuf),
@@ -90,7 +65,7 @@ struct Known {
 #[derive(Debug, thiserror::Error)]
 pub enum PeerTokenError {
     /// The file has none.
-    #[error(transparent)]
+    #[error("--peer_token_file: {0}")]
     File(#[from] TokenError),
     /// etcd did not answer.
     #[error("cannot read the peer token from etcd: {0}")]
@@ -126,10 +101,10 @@ impl PeerToken {
 
     /// Where it comes from.
     #[must_use]
-    pub fn kind(&self) -> TokenKind {
+    pub fn kind(&self) -> ProofKind {
         match self.0.source {
-            Source::File(_) => TokenKind::File,
-            Source::Etcd { .. } => TokenKind::Etcd,
+            Source::File(_) => ProofKind::File,
+            Source::Etcd { .. } => ProofKind::Etcd,
         }
     }
 
@@ -265,5 +240,5 @@ fn key_of(token: &str) -> hmac::Key {
 fn fresh() -> Result<String, getrandom::Error> {
     let mut bytes = [0; FRESH_BYTES];
     getrandom::fill(&mut bytes)?;
-    Ok(super::handshake::hex(&bytes))
+    Ok(hex(&bytes))
 }

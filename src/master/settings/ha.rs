@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::peer::PeerAuth;
 use super::{FlagError, Reader, Settings, Warning};
 use crate::coordination::etcd::{EtcdSettings, TlsFiles, User};
 use crate::replication::keys::Keys;
@@ -29,8 +30,8 @@ pub struct HaSettings {
     pub advertise: Advertise,
     /// Where the peer port is.
     pub peer: Listen,
-    /// The file with the token that masters prove themselves with to each other; without one it is kept in etcd.
-    pub peer_token_file: Option<PathBuf>,
+    /// What masters prove themselves with to each other.
+    pub peer_auth: PeerAuth,
     /// The admin API.
     pub admin: AdminSettings,
     /// The folder for what this master keeps across restarts.
@@ -176,7 +177,7 @@ impl Reader<'_> {
             member_name: self.member_name(settings, place)?,
             advertise,
             peer: Listen { host: self.host("peer_host")?, port: self.port("peer_port")? },
-            peer_token_file: self.path("peer_token_file"),
+            peer_auth: self.peer_auth()?,
             admin: self.admin()?,
             data_dir: self.path("data_dir"),
             durability: self.durability(warnings)?,
@@ -198,7 +199,7 @@ impl Reader<'_> {
         }))
     }
 
-    fn path(&self, name: &str) -> Option<PathBuf> {
+    pub(super) fn path(&self, name: &str) -> Option<PathBuf> {
         let text = self.values.text(name);
         (!text.is_empty()).then(|| PathBuf::from(text))
     }

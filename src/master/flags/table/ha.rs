@@ -84,6 +84,30 @@ pub(super) const FLAGS: &[Flag] = &[
          for all of them; without one the first master makes a token and keeps it in etcd",
     ),
     used(
+        "peer_cert",
+        Text,
+        "",
+        Replication,
+        "PEM file with the certificate of this master for the peer port, as server and as client; with --peer_key and \
+         --peer_cacert it takes the place of the token, and the peer port speaks TLS",
+    ),
+    used("peer_key", Text, "", Replication, "PEM file with the private key of --peer_cert"),
+    used(
+        "peer_cacert",
+        Text,
+        "",
+        Replication,
+        "PEM file with the certificate authorities that the certificates of the other masters are checked with",
+    ),
+    used(
+        "peer_cert_name",
+        Text,
+        "",
+        Replication,
+        "DNS name that the certificate of every master must have, for authorities that sign for others, too; not \
+         checked if empty",
+    ),
+    used(
         "admin_host",
         Text,
         "127.0.0.1",
