@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Secret;
 use moonkeeper::api::MasterCluster;
+use moonkeeper::coordination::etcd::{LoginFiles, UserName};
 use moonkeeper::master::flags::{self, Parsed};
 use moonkeeper::master::settings::ha::{Durability, Expired};
 use moonkeeper::master::settings::{HaSettings, Settings};
@@ -161,7 +162,6 @@ fn settings(name: &str) -> Settings {
         let value = match variable.name.as_str() {
             "POD_IP" => "10.1.2.3".to_owned(),
             "POD_NAME" => format!("{name}-0"),
-            "MOONKEEPER_ETCD_USER" => "root".to_owned(),
             _ => variable.value.clone().unwrap(),
         };
         (variable.name.clone(), value)
@@ -207,7 +207,10 @@ fn the_master_takes_its_settings_file() {
     assert!(matches!(ha(&production).durability, Durability::Relaxed { .. }));
     let etcd = &ha(&production).etcd;
     assert_eq!(etcd.endpoints, ["https://etcd-0.etcd:2379", "https://etcd-1.etcd:2379"]);
-    assert_eq!(etcd.user.as_ref().map(|(name, _)| name.as_str()), Some("root"));
+    let folder = std::path::Path::new("/etc/moonkeeper-etcd-credentials");
+    let login =
+        LoginFiles { name: UserName::File(folder.join("username")), password: folder.join("password") };
+    assert_eq!(etcd.login, Some(login));
     assert!(etcd.identity.is_some() && ha(&production).admin.tls.is_some());
     assert!((production.eviction.high_watermark_ratio - 0.95).abs() < 1e-9);
 

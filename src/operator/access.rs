@@ -138,7 +138,7 @@ fn access(
         let password = text(PASSWORD_KEY)?.lines().next().unwrap_or_default().to_owned();
         let user = User { name: text(USERNAME_KEY)?, password };
         mark.extend_from_slice(format!("\n{}\n{}", user.name, user.password).as_bytes());
-        settings.user = Some(user);
+        settings.login = Some(user.into());
     }
     let fingerprint = xxh3_64(&mark);
     Ok(Access { settings, keys: Keys::new(cluster_id), client_certificate, fingerprint })
@@ -147,6 +147,7 @@ fn access(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coordination::etcd::Login;
 
     fn data(pairs: &[(&str, &str)]) -> Data {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), ByteString(value.as_bytes().to_vec()))).collect()
@@ -180,6 +181,7 @@ mod tests {
         assert_eq!(with("a", "p").fingerprint, with("a", "p").fingerprint);
         assert_ne!(with("a", "p").fingerprint, with("b", "p").fingerprint);
         assert_ne!(with("a", "p").fingerprint, with("a", "q").fingerprint);
-        assert_eq!(with("a", "p\n").settings.user.unwrap().password, "p");
+        let Some(Login::Given(user)) = with("a", "p\n").settings.login else { panic!("no user") };
+        assert_eq!(user.password, "p");
     }
 }

@@ -10,6 +10,7 @@ use super::pod::{ADMIN_FOLDER, ADMIN_TLS_FOLDER, ETCD_CREDENTIALS_FOLDER, ETCD_T
 use super::{BuildError, Facts};
 use crate::api::names::{
     ADMIN_PORT, CA_KEY, CERT_KEY, HTTP_PORT, PASSWORD_KEY, PEER_PORT, PRIVATE_KEY_KEY, RPC_PORT, TOKEN_KEY,
+    USERNAME_KEY,
 };
 use crate::api::{Durability, Expired, GoDuration, MasterCluster};
 use crate::replication::keys::Keys;
@@ -102,7 +103,9 @@ fn etcd(cluster: &MasterCluster, facts: &Facts, settings: &mut BTreeMap<&str, Va
         }
     }
     if !etcd.credentials_secret_name.is_empty() {
-        // The user comes as a variable: only Kubernetes has read the Secret.
+        // Both from the Secret's files, which masters read again whenever they log in: so user and password can be
+        // replaced under running masters.
+        settings.insert("etcd_user_file", json!(format!("{ETCD_CREDENTIALS_FOLDER}/{USERNAME_KEY}")));
         settings.insert("etcd_password_file", json!(format!("{ETCD_CREDENTIALS_FOLDER}/{PASSWORD_KEY}")));
     }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{
     Affinity, Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EnvVar, EnvVarSource,
     HTTPGetAction, ObjectFieldSelector, PodSecurityContext, PodSpec, PodTemplateSpec, Probe,
-    ResourceRequirements, SeccompProfile, SecretKeySelector, SecretVolumeSource, SecurityContext,
-    TopologySpreadConstraint, Volume, VolumeMount,
+    ResourceRequirements, SeccompProfile, SecretVolumeSource, SecurityContext, TopologySpreadConstraint,
+    Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -104,9 +104,6 @@ fn some_list<T>(list: Vec<T>) -> Option<Vec<T>> {
 fn master(cluster: &MasterCluster, facts: &Facts) -> Result<Container, BuildError> {
     let spec = &cluster.spec;
     let mut env = vec![pod_field("POD_IP", "status.podIP"), pod_field("POD_NAME", "metadata.name")];
-    if !spec.etcd.credentials_secret_name.is_empty() {
-        env.push(from_secret("MOONKEEPER_ETCD_USER", &spec.etcd.credentials_secret_name, USERNAME_KEY));
-    }
     env.extend(typed_list::<EnvVar>("podTemplate.env", &spec.pod_template.env)?);
     let mut mounts = mounts(spec);
     mounts.extend(typed_list::<VolumeMount>("podTemplate.volumeMounts", &spec.pod_template.volume_mounts)?);
@@ -185,16 +182,6 @@ fn pod_field(name: &str, path: &str) -> EnvVar {
     EnvVar {
         name: name.to_owned(),
         value_from: Some(EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() }),
-        ..EnvVar::default()
-    }
-}
-
-fn from_secret(name: &str, secret: &str, key: &str) -> EnvVar {
-    let selector =
-        SecretKeySelector { name: secret.to_owned(), key: key.to_owned(), ..SecretKeySelector::default() };
-    EnvVar {
-        name: name.to_owned(),
-        value_from: Some(EnvVarSource { secret_key_ref: Some(selector), ..EnvVarSource::default() }),
         ..EnvVar::default()
     }
 }
