@@ -240,9 +240,12 @@ fn the_defaults_of_the_resource_are_those_of_the_master() {
 #[test]
 fn another_setting_is_another_template() {
     let hash = |cluster: &MasterCluster| {
-        let set = objects(cluster, &facts()).unwrap().stateful_set;
-        set.spec.unwrap().template.metadata.unwrap().annotations.unwrap()["moonkeeper.dev/config-hash"]
-            .clone()
+        let made = objects(cluster, &facts()).unwrap();
+        let volumes = made.stateful_set.spec.unwrap().template.spec.unwrap().volumes.unwrap();
+        let mounted = volumes.into_iter().find_map(|volume| volume.config_map).unwrap().name;
+        assert_eq!(Some(&mounted), made.config_map.metadata.name.as_ref());
+        assert_eq!(made.config_map.immutable, Some(true));
+        mounted
     };
     let before = case("minimal");
     let mut after = before.clone();

@@ -10,6 +10,7 @@ use kube::{Api, Client};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::apply::said;
+use super::endpoints::all_lookups;
 use crate::api::names::{CA_KEY, CERT_KEY, PASSWORD_KEY, PRIVATE_KEY_KEY, USERNAME_KEY};
 use crate::api::{Etcd, MasterCluster};
 use crate::coordination::etcd::{EtcdSettings, Tls, TlsPem, User};
@@ -65,7 +66,10 @@ pub async fn resolve(client: &Client, cluster: &MasterCluster) -> Result<Access,
     let etcd = &cluster.spec.etcd;
     let tls = read(&api, &etcd.tls_secret_name).await?;
     let credentials = read(&api, &etcd.credentials_secret_name).await?;
-    Ok(access(etcd, &cluster.cluster_id(), tls.as_ref(), credentials.as_ref())?)
+    let mut access = access(etcd, &cluster.cluster_id(), tls.as_ref(), credentials.as_ref())?;
+    let namespace = cluster.metadata.namespace.as_deref().unwrap_or_default();
+    access.settings.lookups = all_lookups(&etcd.endpoints, namespace);
+    Ok(access)
 }
 
 /// The certificate authorities in a Secret that `spec.admin` names.

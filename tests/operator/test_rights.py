@@ -111,12 +111,26 @@ def live(space):
         space.wait_phase("Serving")
     space.masters[old].kill()
     space.wait_phase("Degraded")
+    replace_settings(space)
     space.kubectl("delete", "mcl", "demo", "--wait=false")
     space.wait(lambda: space.get("sts", "demo")["spec"]["replicas"] == 0, "the masters to be ended")
     for pod in list(space.roles()):
         space.masters[pod].kill()
         space.remove_pod(pod)
+    space.set_replicas("demo", 0)
     space.wait(lambda: space.get("mcl", "demo") is None, "the resource to go", 150)
+
+
+def replace_settings(space):
+    """Another settings file, while no pod has the first one."""
+    space.make("spare")
+    space.wait(lambda: space.get("sts", "spare"), "StatefulSet spare")
+    files = lambda: space.names("configmap", "spare")  # noqa: E731
+    [old] = files()
+    space.patch({"store": {"leaseTTL": "11s"}}, "spare")
+    space.wait(lambda: len(files()) == 2, "another ConfigMap")
+    space.set_replicas("spare", 0)
+    space.wait(lambda: old not in files(), "the old ConfigMap to go")
 
 
 @pytest.fixture(scope="module")

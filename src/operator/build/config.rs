@@ -18,18 +18,20 @@ use crate::replication::keys::Keys;
 /// The name of the file.
 pub(super) const FILE: &str = "master.yaml";
 
-/// The object with the file.
+/// The object with the file. It never changes: another file is another object, so that a container that restarts by
+/// itself reads what it read before, whatever the spec says by then.
 pub(super) fn config_map(identity: &Identity, settings: &str) -> ConfigMap {
     ConfigMap {
-        metadata: identity.metadata(identity.name.clone()),
+        metadata: identity.metadata(name(identity, settings)),
+        immutable: Some(true),
         data: Some(BTreeMap::from([(FILE.to_owned(), settings.to_owned())])),
         ..ConfigMap::default()
     }
 }
 
-/// What tells whether a pod has started with this file.
-pub(super) fn hash(settings: &str) -> String {
-    format!("{:016x}", xxhash_rust::xxh3::xxh3_64(settings.as_bytes()))
+/// The name of the object with this file.
+pub(super) fn name(identity: &Identity, settings: &str) -> String {
+    format!("{}-{:016x}", identity.name, xxhash_rust::xxh3::xxh3_64(settings.as_bytes()))
 }
 
 /// The file.

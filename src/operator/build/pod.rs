@@ -15,9 +15,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::identity::Identity;
 use super::typed::{typed, typed_list};
 use super::{BuildError, Facts, config};
-use crate::api::names::{
-    ADMIN_PORT, CONFIG_HASH_ANNOTATION, CONTAINER, HTTP_PORT, PEER_PORT, RPC_PORT, USERNAME_KEY, admin_secret,
-};
+use crate::api::names::{ADMIN_PORT, CONTAINER, HTTP_PORT, PEER_PORT, RPC_PORT, admin_secret};
 use crate::api::{MasterCluster, MasterClusterSpec, PullPolicy, Spread};
 
 /// Where the settings file is.
@@ -55,11 +53,10 @@ pub(super) fn template(
     let added = &spec.pod_template;
     let mut labels = added.labels.clone();
     labels.extend(identity.labels());
-    let mut annotations = added.annotations.clone();
-    annotations.insert(CONFIG_HASH_ANNOTATION.to_owned(), config::hash(settings));
+    let annotations = Some(added.annotations.clone()).filter(|annotations| !annotations.is_empty());
     let mut containers = vec![master(cluster, facts)?];
     containers.extend(typed_list::<Container>("podTemplate.containers", &added.containers)?);
-    let mut volumes = volumes(identity, spec);
+    let mut volumes = volumes(identity, spec, settings);
     volumes.extend(typed_list::<Volume>("podTemplate.volumes", &added.volumes)?);
     let scheduling = &spec.scheduling;
     let affinity: Affinity = typed("scheduling.affinity", &scheduling.affinity)?;
@@ -91,8 +88,7 @@ pub(super) fn template(
         volumes: Some(volumes),
         ..PodSpec::default()
     };
-    let metadata =
-        ObjectMeta { labels: Some(labels), annotations: Some(annotations), ..ObjectMeta::default() };
+    let metadata = ObjectMeta { labels: Some(labels), annotations, ..ObjectMeta::default() };
     Ok(PodTemplateSpec { metadata: Some(metadata), spec: Some(pod) })
 }
 
@@ -216,7 +212,7 @@ fn named_secrets(spec: &MasterClusterSpec) -> impl Iterator<Item = (&'static str
     .filter(|(_, secret, _)| !secret.is_empty())
 }
 
-fn volumes(identity: &Identity, spec: &MasterClusterSpec) -> Vec<Volume> {
+fn volumes(identity: &Identity, spec: &MasterClusterSpec, settings: &str) -> Vec<Volume> {
     let secret = |name: &str, secret: &str| Volume {
         name: name.to_owned(),
         secret: Some(SecretVolumeSource {
@@ -229,7 +225,7 @@ fn volumes(identity: &Identity, spec: &MasterClusterSpec) -> Vec<Volume> {
     let config = Volume {
         name: "config".to_owned(),
         config_map: Some(ConfigMapVolumeSource {
-            name: identity.name.clone(),
+            name: config::name(identity, settings),
             ..ConfigMapVolumeSource::default()
         }),
         ..Volume::default()
