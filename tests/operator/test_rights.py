@@ -177,7 +177,8 @@ def test_every_missing_right_is_noticed(server, space, start_operator, role):
         operator = start_operator(kubeconfig=kubeconfig, namespace=None, own_namespace=NAMESPACE, elect=True)
         if right[1] == "leases":
             server.kubectl("delete", "lease", "--all", "--namespace", NAMESPACE)
-        name = space.make(f"c{number}")
+        # With a finalizer to set.
+        name = space.make(f"c{number}", deletionPolicy="Delete")
         if right[1] == "pods":
             space.kubectl("create", "-f", "-", input=json.dumps(_pod(name)), check=False)
         try:
