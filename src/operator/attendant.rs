@@ -137,3 +137,29 @@ impl Drop for Attendant {
         self.watcher.abort();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coordination::etcd::EtcdSettings;
+
+    #[tokio::test]
+    async fn what_runs_beside_the_passes_ends_with_the_attendant() {
+        let access = Access {
+            settings: EtcdSettings::new(["http://127.0.0.1:1"]),
+            keys: Keys::new("demo"),
+            client_certificate: false,
+            fingerprint: 0,
+        };
+        let attendant = Attendant::start(access, Arc::new(|| ())).unwrap();
+        let (done, outcome) = tokio::sync::oneshot::channel::<()>();
+        attendant.run(async move {
+            std::future::pending::<()>().await;
+            let _ = done.send(());
+        });
+        drop(attendant);
+        // Its end of the channel is gone without a word.
+        let ended = tokio::time::timeout(Duration::from_secs(30), outcome).await;
+        assert!(matches!(ended, Ok(Err(_))), "it goes on");
+    }
+}

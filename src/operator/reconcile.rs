@@ -451,6 +451,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn one_that_was_made_again_inherits_nothing() {
+        let resource = |uid: &str| {
+            let text = r#"{"etcd": {"endpoints": ["http://e:1"]}}"#;
+            let mut cluster = MasterCluster::new("demo", serde_json::from_str(text).unwrap());
+            cluster.metadata.namespace = Some("team".to_owned());
+            cluster.metadata.uid = Some(uid.to_owned());
+            Resource::of(&cluster)
+        };
+        let kept = HashMap::from([(resource("first"), ())]);
+        assert!(kept.contains_key(&resource("first")) && !kept.contains_key(&resource("second")));
+    }
+
+    #[test]
     fn pauses_grow_and_differ() {
         let seconds = |failures, random| pause(failures, random).as_secs_f64();
         assert!(seconds(1, 0) >= 0.75 && seconds(1, u32::MAX) <= 1.25);
