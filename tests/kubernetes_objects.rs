@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Secret;
 use moonkeeper::api::MasterCluster;
+use moonkeeper::coordination::etcd::{LoginFiles, UserName};
 use moonkeeper::master::flags::{self, Parsed};
 use moonkeeper::master::settings::ha::{Durability, Expired};
 use moonkeeper::master::settings::peer::PeerAuth;
@@ -162,7 +163,6 @@ fn settings(name: &str) -> Settings {
         let value = match variable.name.as_str() {
             "POD_IP" => "10.1.2.3".to_owned(),
             "POD_NAME" => format!("{name}-0"),
-            "MOONKEEPER_ETCD_USER" => "root".to_owned(),
             _ => variable.value.clone().unwrap(),
         };
         (variable.name.clone(), value)
@@ -208,7 +208,10 @@ fn the_master_takes_its_settings_file() {
     assert!(matches!(ha(&production).durability, Durability::Relaxed { .. }));
     let etcd = &ha(&production).etcd;
     assert_eq!(etcd.endpoints, ["https://etcd-0.etcd:2379", "https://etcd-1.etcd:2379"]);
-    assert_eq!(etcd.user.as_ref().map(|(name, _)| name.as_str()), Some("root"));
+    let folder = std::path::Path::new("/etc/moonkeeper-etcd-credentials");
+    let login =
+        LoginFiles { name: UserName::File(folder.join("username")), password: folder.join("password") };
+    assert_eq!(etcd.login, Some(login));
     assert!(etcd.identity.is_some() && ha(&production).admin.tls.is_some());
     assert!((production.eviction.high_watermark_ratio - 0.95).abs() < 1e-9);
 
@@ -238,9 +241,12 @@ fn the_defaults_of_the_resource_are_those_of_the_master() {
 #[test]
 fn another_setting_is_another_template() {
     let hash = |cluster: &MasterCluster| {
-        let set = objects(cluster, &facts()).unwrap().stateful_set;
-        set.spec.unwrap().template.metadata.unwrap().annotations.unwrap()["moonkeeper.dev/config-hash"]
-            .clone()
+        let made = objects(cluster, &facts()).unwrap();
+        let volumes = made.stateful_set.spec.unwrap().template.spec.unwrap().volumes.unwrap();
+        let mounted = volumes.into_iter().find_map(|volume| volume.config_map).unwrap().name;
+        assert_eq!(Some(&mounted), made.config_map.metadata.name.as_ref());
+        assert_eq!(made.config_map.immutable, Some(true));
+        mounted
     };
     let before = case("minimal");
     let mut after = before.clone();

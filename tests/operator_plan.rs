@@ -16,7 +16,7 @@ use moonkeeper::coordination::types::LeaseId;
 use moonkeeper::engine::types::Term;
 use moonkeeper::master::admin_api::{PromotionReport, SwitchoverDone};
 use moonkeeper::operator::observed::{
-    Call, CallError, EtcdSight, Observed, PodFacts, PromotionAnswer, StatefulSetFacts,
+    Call, CallError, EtcdSight, KeysLeft, Observed, PodFacts, PromotionAnswer, StatefulSetFacts,
 };
 use moonkeeper::operator::plan::deletion::Farewell;
 use moonkeeper::operator::plan::{Act, Chore, Finalizer, Objects, Plan, plan};
@@ -128,7 +128,7 @@ fn view() -> impl Strategy<Value = View> {
             }),
             successor: successor.map(|mod_revision| Stamp { mod_revision, lease: LeaseId(3) }),
             members: members.into_iter().collect(),
-            no_space: false,
+            ..View::default()
         },
     )
 }
@@ -200,12 +200,14 @@ fn call() -> impl Strategy<Value = Call<Result<SwitchoverDone, CallError>>> {
     ]
 }
 
-fn deletion() -> impl Strategy<Value = Call<Result<(), String>>> {
+fn deletion() -> impl Strategy<Value = Call<Result<(), KeysLeft>>> {
     prop_oneof![
         Just(Call::Idle),
         Just(Call::Running(String::new())),
         Just(Call::Done(String::new(), Ok(()))),
-        Just(Call::Done(String::new(), Err("away".to_owned()))),
+        Just(Call::Done(String::new(), Err(KeysLeft::Failed("away".to_owned())))),
+        Just(Call::Done(String::new(), Err(KeysLeft::InUse("a-0 at 10.9.9.9:50051 leads".to_owned())))),
+        Just(Call::Done(String::new(), Err(KeysLeft::OtherLog("another log".to_owned())))),
     ]
 }
 
@@ -215,7 +217,7 @@ prop_compose! {
         finalizer in any::<bool>(),
         status in last_status(),
         etcd in sight(),
-        set in prop::option::weighted(0.8, (0i32..6, any::<bool>())),
+        set in prop::option::weighted(0.8, (0i32..6, any::<bool>(), prop::option::of(0i32..6))),
         pods in pods(),
         switchover in call(),
         promotion in prop::option::of((10u64..40, any::<bool>())),
@@ -229,8 +231,9 @@ prop_compose! {
             finalizer,
             status,
             etcd,
-            stateful_set: set.map(|(replicas, deleted)| StatefulSetFacts {
+            stateful_set: set.map(|(replicas, deleted, existing)| StatefulSetFacts {
                 replicas,
+                existing,
                 update_revision: Some("r1".to_owned()),
                 deleted,
             }),
@@ -273,7 +276,7 @@ fn done(spec: &MasterClusterSpec, observed: &Observed, plan: &Plan) -> Observed 
     match &plan.finalizer {
         Finalizer::Leave => {}
         Finalizer::Add => after.finalizer = true,
-        Finalizer::Remove(_) => after.finalizer = false,
+        Finalizer::Withdraw | Finalizer::Remove(_) => after.finalizer = false,
     }
     if let (Objects::Apply { replicas }, Some(set)) = (plan.objects, &mut after.stateful_set) {
         set.replicas = replicas;
@@ -299,6 +302,10 @@ proptest! {
     fn what_was_done_is_not_done_again(spec in wanted(), observed in observed()) {
         let first = plan(NAME, &spec, &observed);
         let after = done(&spec, &observed, &first);
+        if observed.deleted_at.is_none() {
+            // Only one whose deletion has something to do waits for the operator.
+            prop_assert_eq!(after.finalizer, spec.deletion_policy == DeletionPolicy::Delete);
+        }
         let second = plan(NAME, &spec, &after);
         prop_assert_eq!(&second.labels, &vec![]);
         if observed.deleted_at.is_none() {
@@ -331,7 +338,7 @@ proptest! {
             let nobody = observed.etcd.view().is_some_and(|view| view.leader.is_none());
             prop_assert!(stays || (nobody && observed.status.term.is_none()), "{primary:?} with {replicas}");
         }
-        if plan.act == Some(Act::EndMasters) || plan.act == Some(Act::DeleteKeys) {
+        if matches!(plan.act, Some(Act::EndMasters | Act::DeleteKeys { .. })) {
             prop_assert!(observed.deleted_at.is_some() && spec.deletion_policy == DeletionPolicy::Delete);
         }
     }
@@ -340,8 +347,12 @@ proptest! {
     #[test]
     fn keys_outlive_the_masters(spec in wanted(), observed in observed()) {
         let plan = plan(NAME, &spec, &observed);
-        if plan.act == Some(Act::DeleteKeys) {
+        if let Some(Act::DeleteKeys { log }) = plan.act {
             prop_assert!(observed.pods.is_empty());
+            let gone = observed.stateful_set.is_none_or(|set| set.deleted || set.existing == Some(0));
+            prop_assert!(gone, "the StatefulSet still has masters");
+            // Only the log that the status names.
+            prop_assert_eq!(log, observed.status.oplog.and_then(|oplog| oplog.log_id));
         }
     }
 
@@ -401,10 +412,11 @@ proptest! {
     fn deletion_ends(spec in wanted(), mut observed in observed()) {
         observed.deleted_at = Some(now() - SignedDuration::from_secs(3600));
         observed.finalizer = true;
-        observed.deletion_attempts = 10;
+        observed.deletion_attempts = 1000;
+        let no_answer = || Call::Done(String::new(), Err(KeysLeft::Failed("no answer".to_owned())));
         if observed.deletion.is_running() {
             // A call has a deadline.
-            observed.deletion = Call::Done(String::new(), Err("no answer".to_owned()));
+            observed.deletion = no_answer();
         }
         let mut passes = 0;
         loop {
@@ -416,9 +428,7 @@ proptest! {
                 }
                 (Finalizer::Remove(_), _) => break,
                 (_, Some(Act::EndMasters)) => observed.stateful_set.as_mut().unwrap().replicas = 0,
-                (_, Some(Act::DeleteKeys)) => {
-                    observed.deletion = Call::Done(String::new(), Err("no answer".to_owned()));
-                }
+                (_, Some(Act::DeleteKeys { .. })) => observed.deletion = no_answer(),
                 stuck => prop_assert!(false, "{stuck:?} waits for {:?}", plan.waits),
             }
             passes += 1;
@@ -466,7 +476,7 @@ fn healthy(leader: u8, term: u64) -> Observed {
         now: now(),
         generation: Some(1),
         deleted_at: None,
-        finalizer: true,
+        finalizer: false,
         status: MasterClusterStatus::default(),
         etcd: EtcdSight::Current(Arc::new(View {
             revision: 100,
@@ -479,12 +489,12 @@ fn healthy(leader: u8, term: u64) -> Observed {
                 },
             }),
             serving: Some(addresses(leader).rpc),
-            successor: None,
             members: (0..3).map(member).collect(),
-            no_space: false,
+            ..View::default()
         })),
         stateful_set: Some(StatefulSetFacts {
             replicas: 3,
+            existing: Some(3),
             update_revision: Some("r1".to_owned()),
             deleted: false,
         }),

@@ -20,6 +20,6 @@ pub use spec::{
     NetworkPolicy, Promotion, PullPolicy, Replication, Resources, Scheduling, Spread, Store, Switchover,
 };
 pub use status::{
-    Cleaned, FailoverReport, LeaderStatus, MasterClusterStatus, MemberStatus, OplogStatus, Phase,
+    Cleaned, EtcdStatus, FailoverReport, LeaderStatus, MasterClusterStatus, MemberStatus, OplogStatus, Phase,
     SwitchoverReport, SwitchoverResult,
 };

@@ -29,9 +29,6 @@ pub const ROLE_STANDBY: &str = "standby";
 /// The role of a pod of which nothing is known.
 pub const ROLE_UNKNOWN: &str = "unknown";
 
-/// On the pod template: a hash of the settings file, so that a pod that runs with an older one can be told.
-pub const CONFIG_HASH_ANNOTATION: &str = "moonkeeper.dev/config-hash";
-
 /// The container of the master in each pod.
 pub const CONTAINER: &str = "master";
 
@@ -57,7 +54,7 @@ pub const ADMIN_PORT: u16 = 9004;
 /// The port for other masters.
 pub const PEER_PORT: u16 = 9005;
 
-/// The headless Service, which the StatefulSet is governed by. The StatefulSet, the ConfigMap, the ServiceAccount, the
+/// The headless Service, which the StatefulSet is governed by. The StatefulSet, the ServiceAccount, the
 /// PodDisruptionBudget and the NetworkPolicy have the same name: that of the cluster.
 #[must_use]
 pub fn headless_service(cluster: &str) -> String {

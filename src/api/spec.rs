@@ -174,7 +174,8 @@ pub struct Resources {
     },
 ]))]
 pub struct Etcd {
-    /// URLs like https://etcd-0.etcd:2379.
+    /// URLs like https://etcd-0.etcd:2379. Short names are those of the cluster's namespace, for masters and for the
+    /// operator.
     #[schemars(extend("minItems" = 1, "maxItems" = 16, "x-kubernetes-list-type" = "set", "items" = {
         "type": "string",
         "maxLength": 300,

@@ -50,6 +50,9 @@ pub struct MasterClusterStatus {
     /// The log in etcd.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oplog: Option<OplogStatus>,
+    /// The etcd that the log is in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etcd: Option<EtcdStatus>,
     /// The last time that a primary was lost and another one took over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_failover: Option<FailoverReport>,
@@ -132,6 +135,18 @@ pub struct OplogStatus {
     /// The last record that is durable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durable_prefix: Option<i64>,
+    /// The log that the masters of this cluster write. With deletionPolicy Delete no other one is deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_id: Option<String>,
+}
+
+/// The etcd that the log is in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct EtcdStatus {
+    /// What etcd calls itself. Endpoints that lead to another etcd are refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_id: Option<String>,
 }
 
 /// A primary was lost and another one took over.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::coordination::etcd::{LoginFiles, UserName};
 use crate::master::settings::ha::{EndpointsError, EtcdAccess};
 
 /// How to reach etcd
@@ -22,10 +23,25 @@ pub(super) struct EtcdOptions {
     #[arg(long = "etcd_key", alias = "etcd-key", value_name = "FILE", requires = "cert")]
     pub(super) key: Option<PathBuf>,
     /// User of etcd
-    #[arg(long = "etcd_user", alias = "etcd-user", value_name = "NAME", requires = "password_file")]
+    #[arg(
+        long = "etcd_user",
+        alias = "etcd-user",
+        value_name = "NAME",
+        requires = "password_file",
+        group = "name"
+    )]
     pub(super) user: Option<String>,
+    /// File whose first line is the user of etcd
+    #[arg(
+        long = "etcd_user_file",
+        alias = "etcd-user-file",
+        value_name = "FILE",
+        requires = "password_file",
+        group = "name"
+    )]
+    pub(super) user_file: Option<PathBuf>,
     /// File whose first line is the user's password
-    #[arg(long = "etcd_password_file", alias = "etcd-password-file", value_name = "FILE", requires = "user")]
+    #[arg(long = "etcd_password_file", alias = "etcd-password-file", value_name = "FILE", requires = "name")]
     pub(super) password_file: Option<PathBuf>,
 }
 
@@ -34,11 +50,13 @@ impl EtcdOptions {
     pub(super) fn access(&self) -> Result<Option<EtcdAccess>, EndpointsError> {
         let variable = || std::env::var("MOONKEEPER_ETCD_ENDPOINTS").ok().filter(|text| !text.is_empty());
         let Some(endpoints) = self.endpoints.clone().or_else(variable) else { return Ok(None) };
+        let name = self.user.clone().map(UserName::Given);
+        let name = name.or_else(|| self.user_file.clone().map(UserName::File));
         let access = EtcdAccess {
             endpoints: Vec::new(),
             ca: self.cacert.clone(),
             identity: self.cert.clone().zip(self.key.clone()),
-            user: self.user.clone().zip(self.password_file.clone()),
+            login: name.zip(self.password_file.clone()).map(|(name, password)| LoginFiles { name, password }),
         };
         access.with_endpoints(&endpoints).map(Some)
     }
@@ -53,6 +71,7 @@ impl EtcdOptions {
             file("etcd_cert", &self.cert),
             file("etcd_key", &self.key),
             self.user.as_ref().map(|user| format!("--etcd_user={user}")),
+            file("etcd_user_file", &self.user_file),
             file("etcd_password_file", &self.password_file),
         ]
         .into_iter()

@@ -17,7 +17,7 @@ use crate::coordination::etcd::{Etcd, SettingsError};
 use crate::coordination::types::Failure;
 use crate::engine::record::Record;
 use crate::engine::types::SequenceId;
-use crate::master::settings::ha::{EndpointsError, PasswordError};
+use crate::master::settings::ha::EndpointsError;
 use crate::replication::batch::{Batch, Checksum, MAX_RECORDS};
 use crate::replication::codec::json::View;
 use crate::replication::keys::Keys;
@@ -79,8 +79,6 @@ enum DumpError {
     #[error("--from={from} is behind --to={to}")]
     Range { from: u64, to: u64 },
     #[error(transparent)]
-    Password(#[from] PasswordError),
-    #[error(transparent)]
     Settings(#[from] SettingsError),
     #[error("cannot read the log of '{cluster}' from etcd: {failure}")]
     Etcd { cluster: String, failure: Failure },
@@ -130,7 +128,7 @@ async fn dump(arguments: &Dump) -> Result<u64, DumpError> {
         return Err(DumpError::ClusterId(cluster));
     }
     let access = arguments.etcd.access()?.ok_or(DumpError::NoEtcd)?;
-    let etcd = Etcd::connect(access.settings()?)?;
+    let etcd = Etcd::connect(access.settings())?;
     let follow = arguments.key.as_ref().map(|key| Follow::new(key.as_bytes()));
     // A batch that begins before `from` may reach it; and a key may have been written long before.
     let start = if follow.is_some() { 1 } else { from.saturating_sub(u64::from(MAX_RECORDS) - 1).max(1) };

@@ -7,6 +7,7 @@
 
 mod answers;
 mod connection;
+mod dialer;
 mod failures;
 mod keepalive;
 mod questions;
@@ -16,13 +17,14 @@ mod watch;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use crate::coordination::etcd::connection::{Connection, Connections};
 use crate::coordination::etcd::failures::Fault;
 use crate::coordination::types::{Failure, Request, Response, WatchEvent, WatchRequest};
 
-pub use settings::{EtcdSettings, SettingsError, Tls, TlsFiles, TlsPem, User};
+pub use settings::{EtcdSettings, Login, LoginFiles, SettingsError, Tls, TlsFiles, TlsPem, User, UserName};
 
 /// A client of etcd. Clones share the connection.
 #[derive(Clone)]
@@ -49,11 +51,28 @@ impl Etcd {
     ///
     /// What etcd says, if it surely was etcd that said it; else [`Failure::Unknown`].
     pub async fn call(&self, request: Request, timeout: Duration) -> Result<Response, Failure> {
+        self.ask(timeout, async |connection| connection.perform(request).await).await
+    }
+
+    /// Asks etcd for the id of its cluster, by a read of a key that the user may read. Two etcds have different ids.
+    ///
+    /// # Errors
+    ///
+    /// As [`Etcd::call`].
+    pub async fn cluster_id(&self, key: Bytes, timeout: Duration) -> Result<u64, Failure> {
+        self.ask(timeout, async |connection| connection.cluster_id(key).await).await
+    }
+
+    async fn ask<T>(
+        &self,
+        timeout: Duration,
+        question: impl AsyncFnOnce(&Connection) -> Result<T, Fault>,
+    ) -> Result<T, Failure> {
         let mut used: Option<Arc<Connection>> = None;
         let work = async {
             let connection = self.connections.get().await?;
             used = Some(Arc::clone(&connection));
-            connection.perform(request).await
+            question(&connection).await
         };
         let fault = match tokio::time::timeout(timeout, work).await {
             Ok(Ok(response)) => return Ok(response),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::coordination::etcd::{Etcd, EtcdSettings, TlsFiles, User};
+use crate::coordination::etcd::Etcd;
 use crate::coordination::types::LeaseId;
 use crate::engine::types::{LogTime, SequenceId};
 use crate::master::admin_api::{self, AdminApi};
@@ -28,7 +28,7 @@ use crate::master::peer::{
 use crate::master::run::{StartError, admin, rpc_address, rules, serve_http};
 use crate::master::serving::Service;
 use crate::master::settings::Settings;
-use crate::master::settings::ha::{EtcdAccess, HaSettings, host_and_port};
+use crate::master::settings::ha::{HaSettings, host_and_port};
 use crate::replication::driver::{Inputs, drive};
 use crate::replication::keys::Keys;
 use crate::replication::node::{self, Addresses, BootId, Input, Node};
@@ -69,7 +69,7 @@ pub(super) async fn run(
         peer: reached_at(peer_listener.local_addr()?.port()),
         admin: reached_at(admin_api.local_address()?.port()),
     };
-    let etcd = Arc::new(Etcd::connect(etcd_settings(&ha.etcd)?)?);
+    let etcd = Arc::new(Etcd::connect(ha.etcd.settings())?);
     let data_dir =
         ha.data_dir.as_deref().map(|folder| DataDir::open(folder, &settings.cluster_id)).transpose()?;
     let history = data_dir.as_ref().and_then(|(_, history)| *history);
@@ -211,22 +211,6 @@ fn advertised_host(settings: &Settings, ha: &HaSettings) -> Result<String, Start
         },
         (None, None) => Ok(settings.rpc.address.clone()),
     }
-}
-
-/// How etcd is spoken to.
-pub(crate) fn etcd_settings(access: &EtcdAccess) -> Result<EtcdSettings, StartError> {
-    let user = match &access.user {
-        None => None,
-        Some((name, path)) => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|source| StartError::Password { path: path.clone(), source })?;
-            let password = text.lines().next().unwrap_or_default().to_owned();
-            Some(User { name: name.clone(), password })
-        }
-    };
-    let files = |ca| TlsFiles { ca, identity: access.identity.clone(), server_name: None }.into();
-    let tls = access.ca.clone().map(files);
-    Ok(EtcdSettings { tls, user, ..EtcdSettings::new(access.endpoints.clone()) })
 }
 
 async fn forward_events(mut events: mpsc::Receiver<PeerEvent>, inputs: Inputs) {

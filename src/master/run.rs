@@ -41,14 +41,6 @@ pub enum StartError {
     /// What was said about etcd cannot be used.
     #[error(transparent)]
     Etcd(#[from] SettingsError),
-    /// The file with the password for etcd cannot be read.
-    #[error("cannot read {path}: {source}")]
-    Password {
-        /// The file.
-        path: std::path::PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
     /// The data directory cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),

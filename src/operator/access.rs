@@ -10,6 +10,7 @@ use kube::{Api, Client};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::apply::said;
+use super::endpoints::all_lookups;
 use crate::api::names::{CA_KEY, CERT_KEY, PASSWORD_KEY, PRIVATE_KEY_KEY, USERNAME_KEY};
 use crate::api::{Etcd, MasterCluster};
 use crate::coordination::etcd::{EtcdSettings, Tls, TlsPem, User};
@@ -65,7 +66,10 @@ pub async fn resolve(client: &Client, cluster: &MasterCluster) -> Result<Access,
     let etcd = &cluster.spec.etcd;
     let tls = read(&api, &etcd.tls_secret_name).await?;
     let credentials = read(&api, &etcd.credentials_secret_name).await?;
-    Ok(access(etcd, &cluster.cluster_id(), tls.as_ref(), credentials.as_ref())?)
+    let mut access = access(etcd, &cluster.cluster_id(), tls.as_ref(), credentials.as_ref())?;
+    let namespace = cluster.metadata.namespace.as_deref().unwrap_or_default();
+    access.settings.lookups = all_lookups(&etcd.endpoints, namespace);
+    Ok(access)
 }
 
 /// The certificate authorities in a Secret that `spec.admin` names.
@@ -138,7 +142,7 @@ fn access(
         let password = text(PASSWORD_KEY)?.lines().next().unwrap_or_default().to_owned();
         let user = User { name: text(USERNAME_KEY)?, password };
         mark.extend_from_slice(format!("\n{}\n{}", user.name, user.password).as_bytes());
-        settings.user = Some(user);
+        settings.login = Some(user.into());
     }
     let fingerprint = xxh3_64(&mark);
     Ok(Access { settings, keys: Keys::new(cluster_id), client_certificate, fingerprint })
@@ -147,6 +151,7 @@ fn access(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coordination::etcd::Login;
 
     fn data(pairs: &[(&str, &str)]) -> Data {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), ByteString(value.as_bytes().to_vec()))).collect()
@@ -180,6 +185,7 @@ mod tests {
         assert_eq!(with("a", "p").fingerprint, with("a", "p").fingerprint);
         assert_ne!(with("a", "p").fingerprint, with("b", "p").fingerprint);
         assert_ne!(with("a", "p").fingerprint, with("a", "q").fingerprint);
-        assert_eq!(with("a", "p\n").settings.user.unwrap().password, "p");
+        let Some(Login::Given(user)) = with("a", "p\n").settings.login else { panic!("no user") };
+        assert_eq!(user.password, "p");
     }
 }

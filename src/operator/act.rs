@@ -12,9 +12,10 @@ use serde_json::json;
 
 use super::apply::{WriteError, Writer, failed};
 use super::attendant::Attendant;
+use super::keys_of_cluster;
 use super::masters::{self, Credentials};
 use super::metrics::Write;
-use super::observed::{Call, PromotionAnswer};
+use super::observed::{Call, CallError, KeysLeft, PromotionAnswer};
 use super::plan::leadership::Relabel;
 use super::plan::{Act, Chore, Finalizer};
 use crate::api::MasterCluster;
@@ -70,7 +71,7 @@ pub async fn finalize(
     match what {
         Finalizer::Leave => return Ok(true),
         Finalizer::Add => finalizers.push(FINALIZER.to_owned()),
-        Finalizer::Remove(_) => finalizers.retain(|finalizer| finalizer != FINALIZER),
+        Finalizer::Withdraw | Finalizer::Remove(_) => finalizers.retain(|finalizer| finalizer != FINALIZER),
     }
     writer.permit()?;
     let api: Api<MasterCluster> =
@@ -108,9 +109,9 @@ pub async fn act(
     writer.permit()?;
     match act {
         Act::EndMasters => end_masters(writer, &namespace, &name).await?,
-        Act::DeleteKeys => {
+        Act::DeleteKeys { log } => {
             if let Some(attendant) = attendant {
-                delete_keys(writer, attendant);
+                delete_keys(writer, attendant, log);
             }
         }
         Act::Switchover { request_id, to, address } => {
@@ -157,6 +158,10 @@ fn switch_over(
         if again {
             tokio::time::sleep(PAUSE).await;
         }
+        // It may have been lost since the pass that asked for this.
+        if let Err(why) = writer.permit() {
+            return Err(CallError::NoAnswer(why.to_string()));
+        }
         let result = masters::switchover(&address, to, &credentials).await;
         if let Err(why) = &result {
             tracing::warn!(?why, address, "a master did not hand over");
@@ -167,7 +172,7 @@ fn switch_over(
     attendant.spawn(call, move |calls, result| calls.switchover = Call::Done(request_id, result));
 }
 
-fn delete_keys(writer: &Arc<Writer>, attendant: &Attendant) {
+fn delete_keys(writer: &Arc<Writer>, attendant: &Attendant, log: Option<String>) {
     let again = {
         let mut calls = attendant.calls.lock();
         if calls.deletion.is_running() {
@@ -183,12 +188,9 @@ fn delete_keys(writer: &Arc<Writer>, attendant: &Attendant) {
         if again {
             tokio::time::sleep(PAUSE).await;
         }
-        // The log first: if it comes to no end, nobody takes half a cluster for a whole one.
-        for range in [keys.log(), keys.cluster()] {
-            let txn = Txn { success: vec![Op::Delete(range)], ..Txn::default() };
-            etcd.call(Request::Txn(txn), DELETION_TIMEOUT).await.map_err(|failure| failure.to_string())?;
-            writer.metrics.wrote(Write::EtcdKey);
-        }
+        writer.permit().map_err(|why| KeysLeft::Failed(why.to_string()))?;
+        keys_of_cluster::delete(&etcd, &keys, log.as_deref(), DELETION_TIMEOUT).await?;
+        writer.metrics.wrote(Write::EtcdKey);
         Ok(())
     };
     attendant.spawn(call, |calls, result| calls.deletion = Call::Done(String::new(), result));
@@ -240,7 +242,10 @@ fn ask_promotion(writer: &Arc<Writer>, attendant: &Attendant, term: u64, address
 
 fn remove_key(writer: &Arc<Writer>, attendant: &Attendant, key: bytes::Bytes, mod_revision: u64) {
     let (etcd, writer) = (attendant.etcd.clone(), Arc::clone(writer));
-    tokio::spawn(async move {
+    attendant.run(async move {
+        if writer.permit().is_err() {
+            return;
+        }
         match remove_if(&etcd, key.clone(), mod_revision).await {
             Ok(true) => {
                 writer.metrics.wrote(Write::EtcdKey);

@@ -7,8 +7,10 @@
 
 use std::collections::HashMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{ConfigMap, PodSpec};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use parking_lot::Mutex;
@@ -163,7 +165,11 @@ impl Writer {
                 }
             }
         }
-        self.one(namespace, &stateful_set, caches.stateful_sets.find(namespace, &stateful_set)).await
+        self.one(namespace, &stateful_set, caches.stateful_sets.find(namespace, &stateful_set)).await?;
+        for old in old_config_maps(namespace, &cluster, &config_map, caches) {
+            self.delete(namespace, &*old).await?;
+        }
+        Ok(())
     }
 
     /// Makes one object what it should be.
@@ -265,6 +271,35 @@ impl Writer {
     }
 }
 
+/// The settings files that no pod has, and that none will get: the StatefulSet's controller has seen the template with the
+/// present one.
+fn old_config_maps(
+    namespace: &str,
+    cluster: &str,
+    present: &ConfigMap,
+    caches: &Caches,
+) -> Vec<Arc<ConfigMap>> {
+    let Some(set) = caches.stateful_sets.named(namespace, cluster) else { return Vec::new() };
+    let template = set.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+    let seen = set.status.as_ref().is_some_and(|it| it.observed_generation >= set.metadata.generation);
+    if !seen || !template.is_some_and(|template| mounts(template, &present.name_any())) {
+        return Vec::new();
+    }
+    let pods = caches.pods.of_cluster(namespace, cluster);
+    let in_use = |name: &str| pods.iter().filter_map(|pod| pod.spec.as_ref()).any(|pod| mounts(pod, name));
+    let mut found = caches.config_maps.of_cluster(namespace, cluster);
+    found.retain(|it| {
+        let name = it.name_any();
+        name != present.name_any() && controller(it.meta()) == controller(present.meta()) && !in_use(&name)
+    });
+    found
+}
+
+fn mounts(pod: &PodSpec, config_map: &str) -> bool {
+    let mut volumes = pod.volumes.iter().flatten().filter_map(|volume| volume.config_map.as_ref());
+    volumes.any(|volume| volume.name == config_map)
+}
+
 pub(super) fn failed(kind: &str, name: &str, source: kube::Error) -> WriteError {
     WriteError::Kubernetes { what: format!("{kind} {name}"), source }
 }
@@ -273,15 +308,17 @@ type Meta = k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// Whether an object that is there is the one that we mean: it has our owner, or had it and still has our label.
 fn is_ours(there: &Meta, wanted: &Meta) -> bool {
-    let controller = |meta: &Meta| {
-        let mut owners = meta.owner_references.iter().flatten();
-        owners.find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone())
-    };
     let cluster = |meta: &Meta| meta.labels.as_ref().and_then(|labels| labels.get(CLUSTER_LABEL).cloned());
     match controller(there) {
         None => cluster(there).is_some() && cluster(there) == cluster(wanted),
         owner => owner == controller(wanted),
     }
+}
+
+/// The uid of the owner that controls an object.
+fn controller(meta: &Meta) -> Option<String> {
+    let mut owners = meta.owner_references.iter().flatten();
+    owners.find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone())
 }
 
 /// An object without what changes by itself.

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::access::Access;
-use super::observed::{Call, CallError, PromotionAnswer};
+use super::observed::{Call, CallError, KeysLeft, PromotionAnswer};
 use super::sight::{self, Sight};
 use crate::coordination::etcd::{Etcd, SettingsError};
 use crate::master::admin_api::SwitchoverDone;
@@ -24,11 +24,15 @@ pub struct Attendant {
     /// Calls that are under way or have ended.
     pub calls: Arc<Mutex<Calls>>,
     fingerprint: u64,
+    endpoints: Vec<String>,
     client_certificate: bool,
     sight: watch::Receiver<Sight>,
     watcher: JoinHandle<()>,
     /// Wakes the controller.
     wake: Arc<dyn Fn() + Send + Sync>,
+    /// What runs beside the passes. It ends with this: an operator that has lost its Lease, or the resource, asks for
+    /// nothing more.
+    running: Mutex<JoinSet<()>>,
 }
 
 /// Calls that are under way or have ended.
@@ -41,7 +45,7 @@ pub struct Calls {
     /// Whether the primary is being asked about its promotion.
     pub asking: bool,
     /// The last attempt to delete the keys.
-    pub deletion: Call<Result<(), String>>,
+    pub deletion: Call<Result<(), KeysLeft>>,
     /// How many there were.
     pub deletion_attempts: u32,
 }
@@ -54,18 +58,36 @@ impl Attendant {
     /// If the way to etcd makes no sense.
     pub fn start(access: Access, wake: Arc<dyn Fn() + Send + Sync>) -> Result<Self, SettingsError> {
         let Access { settings, keys, fingerprint, client_certificate } = access;
-        let place = format!("etcd at {}", settings.endpoints.join(", "));
+        let endpoints = settings.endpoints.clone();
+        let place = format!("etcd at {}", endpoints.join(", "));
         let etcd = Etcd::connect(settings)?;
         let (sender, sight) = watch::channel(Sight::NotYet);
         let news = Arc::clone(&wake);
         let watcher = tokio::spawn(sight::watch(etcd.clone(), keys.clone(), place, sender, move || news()));
-        Ok(Self { etcd, keys, calls: Arc::default(), fingerprint, client_certificate, sight, watcher, wake })
+        Ok(Self {
+            etcd,
+            keys,
+            calls: Arc::default(),
+            fingerprint,
+            endpoints,
+            client_certificate,
+            sight,
+            watcher,
+            wake,
+            running: Mutex::default(),
+        })
     }
 
     /// Whether it goes this way.
     #[must_use]
     pub fn goes(&self, access: &Access) -> bool {
         self.fingerprint == access.fingerprint
+    }
+
+    /// Whether these are its endpoints.
+    #[must_use]
+    pub fn leads_to(&self, endpoints: &[String]) -> bool {
+        self.endpoints == endpoints
     }
 
     /// Whether etcd is shown a certificate.
@@ -95,16 +117,49 @@ impl Attendant {
         keep: impl FnOnce(&mut Calls, T) + Send + 'static,
     ) {
         let (calls, wake) = (Arc::clone(&self.calls), Arc::clone(&self.wake));
-        tokio::spawn(async move {
+        self.run(async move {
             let result = call.await;
             keep(&mut calls.lock(), result);
             wake();
         });
+    }
+
+    /// Runs something beside the passes that brings nothing.
+    pub fn run(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let mut running = self.running.lock();
+        while running.try_join_next().is_some() {}
+        running.spawn(work);
     }
 }
 
 impl Drop for Attendant {
     fn drop(&mut self) {
         self.watcher.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coordination::etcd::EtcdSettings;
+
+    #[tokio::test]
+    async fn what_runs_beside_the_passes_ends_with_the_attendant() {
+        let access = Access {
+            settings: EtcdSettings::new(["http://127.0.0.1:1"]),
+            keys: Keys::new("demo"),
+            client_certificate: false,
+            fingerprint: 0,
+        };
+        let attendant = Attendant::start(access, Arc::new(|| ())).unwrap();
+        let (done, outcome) = tokio::sync::oneshot::channel::<()>();
+        attendant.run(async move {
+            std::future::pending::<()>().await;
+            let _ = done.send(());
+        });
+        drop(attendant);
+        // Its end of the channel is gone without a word.
+        let ended = tokio::time::timeout(Duration::from_secs(30), outcome).await;
+        assert!(matches!(ended, Ok(Err(_))), "it goes on");
     }
 }

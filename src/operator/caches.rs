@@ -20,6 +20,10 @@ use tokio_stream::StreamExt;
 use crate::api::MasterCluster;
 use crate::api::names::{CLUSTER_LABEL, MANAGED_BY, MANAGED_BY_LABEL};
 
+/// How long the API server keeps a watch before it is asked for anew. A watch whose connection was lost without a word is
+/// noticed 5 s after that, and until then what is cached grows old.
+const WATCH_SECONDS: u32 = 15;
+
 /// Tells the controller which cluster to look at.
 pub type Wake = mpsc::UnboundedSender<ObjectRef<MasterCluster>>;
 
@@ -174,7 +178,7 @@ impl Start<'_> {
             None => Api::all(self.client.clone()),
         };
         let (store, writer) = reflector::store::<K>();
-        let stream = watcher(api, config)
+        let stream = watcher(api, config.timeout(WATCH_SECONDS))
             // Nobody reads them, and they are half of every object.
             .modify(|object| object.managed_fields_mut().clear())
             .default_backoff()

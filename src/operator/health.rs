@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::http::{StatusCode, header};
@@ -26,9 +27,19 @@ impl Ready {
     }
 }
 
-/// `/healthz` and `/readyz`. Health is that the process answers: neither the API server nor etcd is restarted by
-/// restarting the operator.
-pub fn health(ready: &Ready) -> Router {
+/// A pass that has been under way for so long is stuck: its own deadline is far shorter.
+const STUCK: Duration = Duration::from_secs(120);
+
+/// `/healthz` and `/readyz`. Health is that the process answers and that no pass is stuck. Neither the API server nor etcd
+/// has a part in it: they are not restarted by restarting the operator.
+pub fn health(ready: &Ready, metrics: &Metrics) -> Router {
+    let metrics = metrics.clone();
+    let liveness = move || async move {
+        match metrics.oldest_pass() {
+            Some(age) if age >= STUCK => (StatusCode::SERVICE_UNAVAILABLE, "a pass is stuck\n"),
+            _ => (StatusCode::OK, "ok\n"),
+        }
+    };
     let ready = ready.clone();
     let readiness = move || async move {
         if ready.is() {
@@ -37,7 +48,7 @@ pub fn health(ready: &Ready) -> Router {
             (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
         }
     };
-    Router::new().route("/healthz", get(|| async { "ok\n" })).route("/readyz", get(readiness))
+    Router::new().route("/healthz", get(liveness)).route("/readyz", get(readiness))
 }
 
 /// `/metrics`.

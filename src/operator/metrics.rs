@@ -1,9 +1,13 @@
 //! What the operator counts: the writes that it makes above all, because a settled cluster needs none (INV-9).
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use prometheus::{
-    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+    Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
 };
 
 /// The metrics of an operator. Clones count into the same ones.
@@ -19,6 +23,21 @@ pub struct Metrics {
     clusters: IntGauge,
     etcd_healthy: IntGaugeVec,
     failed_calls: IntCounterVec,
+    oldest_pass_seconds: Gauge,
+    /// When each pass that is under way has begun, by number.
+    under_way: Arc<Mutex<BTreeMap<u64, Instant>>>,
+}
+
+/// A pass that is under way, until it is dropped.
+pub struct UnderWay {
+    number: u64,
+    passes: Arc<Mutex<BTreeMap<u64, Instant>>>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.passes.lock().remove(&self.number);
+    }
 }
 
 /// What was written.
@@ -104,6 +123,11 @@ impl Metrics {
                 opts("master_calls_failed_total", "Calls to masters that failed"),
                 &["call"],
             )?,
+            oldest_pass_seconds: Gauge::with_opts(opts(
+                "oldest_pass_seconds",
+                "How long the oldest pass that is under way has taken so far; 0 if there is none",
+            ))?,
+            under_way: Arc::default(),
         };
         let Self {
             registry,
@@ -116,6 +140,8 @@ impl Metrics {
             clusters,
             etcd_healthy,
             failed_calls,
+            oldest_pass_seconds,
+            under_way: _,
         } = metrics.clone();
         registry.register(Box::new(writes))?;
         registry.register(Box::new(lease_writes))?;
@@ -126,6 +152,7 @@ impl Metrics {
         registry.register(Box::new(clusters))?;
         registry.register(Box::new(etcd_healthy))?;
         registry.register(Box::new(failed_calls))?;
+        registry.register(Box::new(oldest_pass_seconds))?;
         // A counter that is there from the start can be told from one that is missing.
         for write in Write::ALL {
             metrics.writes.with_label_values(&[write.label()]).inc_by(0);
@@ -146,6 +173,21 @@ impl Metrics {
     /// Whether this operator holds the Lease.
     pub fn leads(&self, leads: bool) {
         self.leads.set(i64::from(leads));
+    }
+
+    /// A pass begins, and is under way until what is returned is dropped.
+    #[must_use]
+    pub fn begin_pass(&self) -> UnderWay {
+        let mut passes = self.under_way.lock();
+        let number = passes.last_key_value().map_or(0, |(last, _)| last + 1);
+        passes.insert(number, Instant::now());
+        UnderWay { number, passes: Arc::clone(&self.under_way) }
+    }
+
+    /// How long the oldest pass that is under way has taken so far.
+    #[must_use]
+    pub fn oldest_pass(&self) -> Option<Duration> {
+        self.under_way.lock().values().min().map(Instant::elapsed)
     }
 
     /// A pass ended.
@@ -183,9 +225,31 @@ impl Metrics {
     /// All of them, in Prometheus' text format.
     #[must_use]
     pub fn text(&self) -> String {
+        self.oldest_pass_seconds.set(self.oldest_pass().unwrap_or_default().as_secs_f64());
         TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap_or_else(|why| {
             tracing::error!(%why, "metrics cannot be encoded");
             String::new()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_pass_counts_until_it_ends() {
+        let metrics = Metrics::new().unwrap();
+        assert_eq!(metrics.oldest_pass(), None);
+        let first = metrics.begin_pass();
+        std::thread::sleep(Duration::from_millis(20));
+        let second = metrics.begin_pass();
+        assert!(metrics.oldest_pass() >= Some(Duration::from_millis(20)));
+        drop(first);
+        let left = metrics.under_way.lock().len();
+        assert_eq!(left, 1);
+        drop(second);
+        assert_eq!(metrics.oldest_pass(), None);
+        assert!(metrics.text().contains("moonkeeper_operator_oldest_pass_seconds 0"));
     }
 }

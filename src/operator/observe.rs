@@ -56,15 +56,13 @@ pub fn observe(
 }
 
 fn set_facts(set: &StatefulSet) -> StatefulSetFacts {
+    // Before its controller has looked at the newest generation, what it says is about an older one.
+    let said = set.status.as_ref().filter(|status| status.observed_generation >= set.metadata.generation);
     StatefulSetFacts {
         // Kubernetes fills it in; one is what it means by nothing.
         replicas: set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1),
-        // Before its controller has looked at the newest generation, what it says is about an older one.
-        update_revision: set
-            .status
-            .as_ref()
-            .filter(|status| status.observed_generation >= set.metadata.generation)
-            .and_then(|status| status.update_revision.clone()),
+        existing: said.map(|status| status.replicas),
+        update_revision: said.and_then(|status| status.update_revision.clone()),
         deleted: set.metadata.deletion_timestamp.is_some(),
     }
 }

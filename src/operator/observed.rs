@@ -33,7 +33,7 @@ pub struct Observed {
     /// The last answer to the question how a primary took over.
     pub promotion: Option<PromotionAnswer>,
     /// The last attempt to delete the keys in etcd.
-    pub deletion: Call<Result<(), String>>,
+    pub deletion: Call<Result<(), KeysLeft>>,
     /// How many such attempts this process has made.
     pub deletion_attempts: u32,
 }
@@ -75,6 +75,8 @@ impl EtcdSight {
 pub struct StatefulSetFacts {
     /// How many pods it shall have.
     pub replicas: i32,
+    /// How many it has, as its controller says about this very generation; `None` before.
+    pub existing: Option<i32>,
     /// The revision that new pods get.
     pub update_revision: Option<String>,
     /// Whether it is being deleted.
@@ -147,6 +149,17 @@ pub enum CallError {
     },
     /// There was no answer: what came of it is unknown.
     NoAnswer(String),
+}
+
+/// Why the keys in etcd were not deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeysLeft {
+    /// It could not be done, or it is not known whether it was.
+    Failed(String),
+    /// A master is there that uses them. It may be gone as soon as its lease has ended.
+    InUse(String),
+    /// The log is not the one that this cluster's masters wrote.
+    OtherLog(String),
 }
 
 /// How a primary took over.

@@ -15,7 +15,7 @@ pub mod switchover;
 
 use std::time::Duration;
 
-use crate::api::{FailoverReport, MasterClusterSpec, SwitchoverReport};
+use crate::api::{DeletionPolicy, FailoverReport, MasterClusterSpec, SwitchoverReport};
 use crate::operator::observed::{EtcdSight, Observed};
 
 use deletion::Farewell;
@@ -58,6 +58,8 @@ pub enum Finalizer {
     Leave,
     /// It is put on.
     Add,
+    /// It is taken off a resource that stays: there is nothing any more that has to be done before it goes.
+    Withdraw,
     /// It is taken off, and with it the resource goes.
     Remove(Farewell),
 }
@@ -88,8 +90,11 @@ pub enum Act {
     },
     /// The masters are ended for good: the StatefulSet gets no replicas. It goes with the resource.
     EndMasters,
-    /// The keys in etcd are deleted.
-    DeleteKeys,
+    /// The keys in etcd are deleted, unless a master leads or the log is another one.
+    DeleteKeys {
+        /// The log that the masters of this cluster wrote, as the status names it.
+        log: Option<String>,
+    },
 }
 
 /// Something that nobody notices.
@@ -135,9 +140,13 @@ pub fn plan(name: &str, spec: &MasterClusterSpec, observed: &Observed) -> Plan {
         plan.leave(spec, observed, since);
         return plan;
     }
-    if !observed.finalizer {
-        plan.finalizer = Finalizer::Add;
-    }
+    // Only a resource whose deletion has something to do waits for the operator. One that keeps its keys can be deleted
+    // while there is no operator, and its namespace and the definition with it.
+    plan.finalizer = match (spec.deletion_policy, observed.finalizer) {
+        (DeletionPolicy::Delete, false) => Finalizer::Add,
+        (DeletionPolicy::Retain, true) => Finalizer::Withdraw,
+        (DeletionPolicy::Delete, true) | (DeletionPolicy::Retain, false) => Finalizer::Leave,
+    };
     let (failover, question) = promotion::failover(observed);
     plan.last_failover = failover;
     if let Some(question) = question {

@@ -10,7 +10,7 @@ use kube::api::{Patch, PatchParams};
 use kube::runtime::controller::Action;
 use kube::runtime::events::{Event, EventType, Recorder};
 use kube::runtime::reflector::ObjectRef;
-use kube::{Api, Resource, ResourceExt};
+use kube::{Api, Resource as _, ResourceExt};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
@@ -26,8 +26,9 @@ use super::observed::{EtcdSight, Observed};
 use super::plan::{Finalizer, LOOK_AGAIN, Objects, Plan, plan};
 use super::report::events::{Happening, farewell, happenings};
 use super::report::{Failure, Outcome, is_news, status};
-use super::rival::rival;
-use super::sight::{Sight, durable_prefix};
+use super::same_etcd::other_etcd;
+use super::sight::{Sight, log_end};
+use super::way_to_etcd::WayToEtcd;
 use super::{act, build, credentials};
 use crate::api::names::{FIELD_MANAGER, admin_secret};
 use crate::api::{MasterCluster, MasterClusterStatus};
@@ -35,14 +36,16 @@ use crate::api::{MasterCluster, MasterClusterStatus};
 /// A settled cluster is looked at so often although nothing was heard: Secrets are not watched.
 const NOW_AND_THEN: Duration = Duration::from_secs(300);
 
-/// After a failed pass.
-const AFTER_FAILURE: Duration = Duration::from_secs(2);
+/// How long a pass may take. Each call in it has a shorter deadline; this one is for all of them together, so that a
+/// cluster is looked at again whatever hangs.
+const PASS_DEADLINE: Duration = Duration::from_secs(30);
+
+/// After the first failed pass, and the longest pause after many in a row.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// After somebody else has written in the middle of a pass.
 const SOON: Duration = Duration::from_millis(200);
-
-/// How long a new watcher of etcd has to see something. What it sees decides what the status says.
-const FIRST_SIGHT: Duration = Duration::from_secs(5);
 
 /// How long etcd has to say where the log ends. It is only shown.
 const LOG_TIMEOUT: Duration = Duration::from_millis(500);
@@ -60,9 +63,28 @@ pub struct Context {
     /// Where the operator runs.
     pub namespace: String,
     /// Those who look after clusters.
-    pub attendants: Mutex<HashMap<ObjectRef<MasterCluster>, Arc<Attendant>>>,
+    pub attendants: Mutex<HashMap<Resource, Arc<Attendant>>>,
     /// The status of each as last written, and the version of the resource that came of it.
-    pub written: Mutex<HashMap<ObjectRef<MasterCluster>, (u64, MasterClusterStatus)>>,
+    pub written: Mutex<HashMap<Resource, (u64, MasterClusterStatus)>>,
+    /// How many passes over each have failed since the last good one.
+    pub failures: Mutex<HashMap<Resource, u32>>,
+}
+
+/// One resource. With its uid: one that was deleted and made again under the same name inherits nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Resource {
+    /// Its name.
+    pub reference: ObjectRef<MasterCluster>,
+    /// Which one of that name.
+    pub uid: String,
+}
+
+impl Resource {
+    /// The one that was read.
+    #[must_use]
+    pub fn of(cluster: &MasterCluster) -> Self {
+        Self { reference: ObjectRef::from_obj(cluster), uid: cluster.uid().unwrap_or_default() }
+    }
 }
 
 /// Why a pass came to no good end. The status says so, too.
@@ -71,25 +93,50 @@ pub enum PassError {
     /// Something could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// It did not come to its end in time.
+    #[error("nothing came of it within {PASS_DEADLINE:?}")]
+    Deadline,
 }
 
 /// One pass.
 pub async fn reconcile(cluster: Arc<MasterCluster>, context: Arc<Context>) -> Result<Action, PassError> {
     let begun = Instant::now();
-    let result = context.pass(&cluster).await;
+    let under_way = context.writer.metrics.begin_pass();
+    let pass = tokio::time::timeout(PASS_DEADLINE, context.pass(&cluster)).await;
+    drop(under_way);
+    let result = pass.unwrap_or(Err(PassError::Deadline));
     let label = match &result {
         Ok(_) => "ok",
         Err(PassError::Write(WriteError::NotHolder)) => "not_holder",
         Err(PassError::Write(_)) => "failed",
+        Err(PassError::Deadline) => "timed_out",
     };
     context.writer.metrics.reconciled(label, begun.elapsed());
+    if result.is_ok() {
+        context.failures.lock().remove(&Resource::of(&cluster));
+    }
     result
 }
 
 /// How soon a failed pass is made again.
-pub fn after_failure(cluster: Arc<MasterCluster>, error: &PassError, _: Arc<Context>) -> Action {
-    tracing::warn!(cluster = %ObjectRef::from_obj(&*cluster), %error, "a pass failed");
-    Action::requeue(AFTER_FAILURE)
+pub fn after_failure(cluster: Arc<MasterCluster>, error: &PassError, context: Arc<Context>) -> Action {
+    let failures = {
+        let mut failures = context.failures.lock();
+        let count = failures.entry(Resource::of(&cluster)).or_default();
+        *count = count.saturating_add(1);
+        *count
+    };
+    let pause = pause(failures, getrandom::u32().unwrap_or(u32::MAX / 2));
+    tracing::warn!(cluster = %ObjectRef::from_obj(&*cluster), %error, failures, ?pause, "a pass failed");
+    Action::requeue(pause)
+}
+
+/// The pause after so many failures in a row: twice as long each time, and up to a quarter longer or shorter, so that
+/// clusters which failed together do not come back together.
+fn pause(failures: u32, random: u32) -> Duration {
+    let doublings = failures.saturating_sub(1).min(16);
+    let pause = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
+    pause.mul_f64(0.75 + 0.5 * f64::from(random) / f64::from(u32::MAX))
 }
 
 impl Context {
@@ -98,13 +145,17 @@ impl Context {
         let namespace = cluster.namespace().unwrap_or_default();
         let name = cluster.name_any();
         self.forget_the_gone();
-        let etcd = self.way_to_etcd(cluster).await;
+        let WayToEtcd { etcd, complaint } = self.way_to_etcd(cluster).await;
         let mut observed = observe(cluster, &self.caches, &etcd, Timestamp::now());
         if let Some(status) = self.newer_status(cluster) {
             observed.status = status;
         }
+        let mut attendant = etcd.ok();
+        if let Some(unusable) = other_etcd(&observed).or_else(|| self.rival(cluster, &observed)) {
+            observed.etcd = unusable;
+            attendant = None;
+        }
         let plan = plan(&name, &cluster.spec, &observed);
-        let attendant = etcd.ok();
 
         // Labels first: clients of the leader Service wait for nothing else.
         let mut failure: Option<WriteError> = None;
@@ -113,18 +164,18 @@ impl Context {
         failure = failure.or(labelled.err());
 
         let mut cleaned_up = true;
-        if plan.finalizer == Finalizer::Add {
+        if matches!(plan.finalizer, Finalizer::Add | Finalizer::Withdraw) {
             match act::finalize(&self.writer, cluster, &plan.finalizer).await {
                 Ok(true) => {}
                 // Somebody was quicker, and the next pass sees what they wrote.
                 Ok(false) => return Ok(Action::requeue(SOON)),
                 Err(error) => {
-                    cleaned_up = false;
+                    cleaned_up = plan.finalizer != Finalizer::Add;
                     failure = failure.or(Some(error));
                 }
             }
         }
-        let mut outcome = Outcome::default();
+        let mut outcome = Outcome { failure: complaint, ..Outcome::default() };
         let mut shown: Option<Credentials> = None;
         // Nothing is made before it is sure that it will be cleaned up.
         if let (Objects::Apply { replicas }, true) = (plan.objects, cleaned_up) {
@@ -149,62 +200,27 @@ impl Context {
             });
         }
         if let (Some(attendant), Some(_)) = (attendant.as_deref(), observed.etcd.view()) {
-            let last = durable_prefix(&attendant.etcd, &attendant.keys, LOG_TIMEOUT).await;
-            outcome.durable_prefix = last.ok().flatten();
+            let end = log_end(&attendant.etcd, &attendant.keys, LOG_TIMEOUT).await.ok().flatten();
+            outcome.durable_prefix = end.as_ref().map(|end| end.last.0);
+            outcome.log = end.map(|end| end.log);
         }
         self.report(cluster, &observed, &plan, &outcome).await?;
         if let Finalizer::Remove(_) = &plan.finalizer {
             if let Some(happening) = farewell(&plan.finalizer, &cluster.cluster_id()) {
+                // In a namespace that is being deleted no event can be written.
+                tracing::info!(cluster = %ObjectRef::from_obj(cluster), "{}: {}", happening.reason, happening.note);
                 self.tell(cluster, vec![happening]).await;
             }
             if !act::finalize(&self.writer, cluster, &plan.finalizer).await? {
                 return Ok(Action::requeue(SOON));
             }
-            self.attendants.lock().remove(&ObjectRef::from_obj(cluster));
+            self.attendants.lock().remove(&Resource::of(cluster));
         }
         match failure {
             Some(error) => Err(error.into()),
             // What is missing may be a Secret, and these are not watched.
             None if outcome.failure.is_some() => Ok(Action::requeue(LOOK_AGAIN)),
             None => Ok(Action::requeue(next(&plan, &observed))),
-        }
-    }
-
-    /// The one who looks after the cluster's etcd, or why there is none.
-    async fn way_to_etcd(&self, cluster: &MasterCluster) -> Result<Arc<Attendant>, EtcdSight> {
-        let reference = ObjectRef::from_obj(cluster);
-        if let Some(taken) = rival(cluster, &self.caches.clusters.store().state()) {
-            self.attendants.lock().remove(&reference);
-            return Err(taken);
-        }
-        let there = self.attendants.lock().get(&reference).cloned();
-        let access = match access::resolve(&self.writer.client, cluster).await {
-            Ok(access) => access,
-            // Whoever is there already goes on.
-            Err(error @ AccessError::Read { .. }) => {
-                let message = error.to_string();
-                return there.ok_or(EtcdSight::Unusable { reason: "SecretUnreadable", message });
-            }
-            Err(AccessError::None(none)) => {
-                self.attendants.lock().remove(&reference);
-                return Err(EtcdSight::Unusable { reason: none.reason, message: none.message });
-            }
-        };
-        if let Some(there) = there.filter(|there| there.goes(&access)) {
-            return Ok(there);
-        }
-        let (wake, target) = (self.wake.clone(), reference.clone());
-        // Nobody listens any more only when everything ends.
-        let wake = move || _ = wake.send(target.clone());
-        match Attendant::start(access, Arc::new(wake)) {
-            Ok(attendant) => {
-                let attendant = Arc::new(attendant);
-                self.attendants.lock().insert(reference, Arc::clone(&attendant));
-                self.writer.metrics.clusters(self.attendants.lock().len());
-                attendant.first_sight(FIRST_SIGHT).await;
-                Ok(attendant)
-            }
-            Err(why) => Err(EtcdSight::Unusable { reason: "EtcdUnusable", message: why.to_string() }),
         }
     }
 
@@ -284,49 +300,50 @@ impl Context {
         if !is_news(&observed.status, &status) {
             return Ok(());
         }
-        self.write_status(&namespace, &name, &status).await?;
+        self.write_status(cluster, &status).await?;
         self.tell(cluster, happenings(&observed.status, &status)).await;
         Ok(())
     }
 
     async fn write_status(
         &self,
-        namespace: &str,
-        name: &str,
+        cluster: &MasterCluster,
         status: &MasterClusterStatus,
     ) -> Result<(), WriteError> {
         self.writer.permit()?;
-        let api: Api<MasterCluster> = Api::namespaced(self.writer.client.clone(), namespace);
+        let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+        let api: Api<MasterCluster> = Api::namespaced(self.writer.client.clone(), &namespace);
         let patch = json!({
             "apiVersion": MasterCluster::api_version(&()),
             "kind": MasterCluster::kind(&()),
-            "metadata": {"name": name},
+            // With its uid, so that one that was made again meanwhile does not inherit the status.
+            "metadata": {"name": name, "uid": cluster.metadata.uid},
             "status": status,
         });
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        match api.patch_status(name, &params, &Patch::Apply(patch)).await {
+        match api.patch_status(&name, &params, &Patch::Apply(patch)).await {
             Ok(written) => {
                 self.writer.metrics.wrote(Write::Status);
                 let version = version(&written);
-                self.written.lock().insert(ObjectRef::from_obj(&written), (version, status.clone()));
+                self.written.lock().insert(Resource::of(&written), (version, status.clone()));
                 Ok(())
             }
-            // It was deleted meanwhile.
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-            Err(source) => Err(failed("the status of MasterCluster", name, source)),
+            // It was deleted meanwhile, or is another one by now.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            Err(source) => Err(failed("the status of MasterCluster", &name, source)),
         }
     }
 
     /// The status that was written last, if the watch has not told of it yet: an older one would make this pass do again
     /// what the last one did.
     fn newer_status(&self, cluster: &MasterCluster) -> Option<MasterClusterStatus> {
-        let reference = ObjectRef::from_obj(cluster);
+        let resource = Resource::of(cluster);
         let mut written = self.written.lock();
-        let (at, status) = written.get(&reference)?;
+        let (at, status) = written.get(&resource)?;
         if version(cluster) < *at {
             return Some(status.clone());
         }
-        written.remove(&reference);
+        written.remove(&resource);
         None
     }
 
@@ -345,7 +362,10 @@ impl Context {
             };
             match self.recorder.publish(&event, &cluster.object_ref(&())).await {
                 Ok(()) => self.writer.metrics.wrote(Write::Event),
-                Err(error) => tracing::warn!(%error, reason = happening.reason, "cannot publish an event"),
+                Err(error) => {
+                    let note = event.note.as_deref().unwrap_or_default();
+                    tracing::warn!(%error, reason = happening.reason, note, "cannot publish an event");
+                }
             }
         }
     }
@@ -360,21 +380,23 @@ impl Context {
         }
     }
 
-    fn exists(&self, reference: &ObjectRef<MasterCluster>) -> bool {
-        self.caches.clusters.store().get(reference).is_some()
+    fn exists(&self, resource: &Resource) -> bool {
+        let found = self.caches.clusters.store().get(&resource.reference);
+        found.is_some_and(|found| found.metadata.uid.as_ref() == Some(&resource.uid))
     }
 
     /// Nobody looks after a cluster whose resource is gone.
     fn forget_the_gone(&self) {
-        self.attendants.lock().retain(|reference, _| {
-            let there = self.exists(reference);
+        self.attendants.lock().retain(|resource, _| {
+            let there = self.exists(resource);
             if !there {
-                let namespace = reference.namespace.as_deref().unwrap_or_default();
-                self.writer.metrics.forget(namespace, &reference.name);
+                let namespace = resource.reference.namespace.as_deref().unwrap_or_default();
+                self.writer.metrics.forget(namespace, &resource.reference.name);
             }
             there
         });
-        self.written.lock().retain(|reference, _| self.exists(reference));
+        self.written.lock().retain(|resource, _| self.exists(resource));
+        self.failures.lock().retain(|resource, _| self.exists(resource));
     }
 }
 
@@ -408,7 +430,9 @@ fn next(plan: &Plan, observed: &Observed) -> Duration {
     let behind = observed.etcd.view().is_some_and(|view| {
         view.members.values().any(|member| member.value.as_ref().is_none_or(|value| !value.caught_up))
     });
-    let usual = if behind { Duration::from_secs(5) } else { NOW_AND_THEN };
+    // Secrets are not watched, and etcd may be lost because a password was changed.
+    let lost = matches!(observed.etcd, EtcdSight::Lost { .. });
+    let usual = if behind || lost { LOOK_AGAIN } else { NOW_AND_THEN };
     plan.again.map_or(usual, |again| again.min(usual))
 }
 
@@ -420,4 +444,31 @@ fn shortened(mut note: String) -> String {
         note.truncate(end);
     }
     note
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_was_made_again_inherits_nothing() {
+        let resource = |uid: &str| {
+            let text = r#"{"etcd": {"endpoints": ["http://e:1"]}}"#;
+            let mut cluster = MasterCluster::new("demo", serde_json::from_str(text).unwrap());
+            cluster.metadata.namespace = Some("team".to_owned());
+            cluster.metadata.uid = Some(uid.to_owned());
+            Resource::of(&cluster)
+        };
+        let kept = HashMap::from([(resource("first"), ())]);
+        assert!(kept.contains_key(&resource("first")) && !kept.contains_key(&resource("second")));
+    }
+
+    #[test]
+    fn pauses_grow_and_differ() {
+        let seconds = |failures, random| pause(failures, random).as_secs_f64();
+        assert!(seconds(1, 0) >= 0.75 && seconds(1, u32::MAX) <= 1.25);
+        assert!((seconds(3, u32::MAX / 2) - 4.0).abs() < 0.01);
+        assert!(seconds(1000, u32::MAX) <= 75.0 && seconds(1000, 0) >= 45.0);
+        assert!(seconds(5, 0) < seconds(5, u32::MAX));
+    }
 }

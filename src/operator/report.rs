@@ -11,11 +11,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::names::pod_selector;
 use crate::api::{
-    LeaderStatus, MasterClusterSpec, MasterClusterStatus, OplogStatus, Phase, SwitchoverResult,
+    EtcdStatus, LeaderStatus, MasterClusterSpec, MasterClusterStatus, OplogStatus, Phase, SwitchoverResult,
 };
 use crate::operator::observed::Observed;
 use crate::operator::plan::Plan;
 use crate::operator::view::View;
+use crate::replication::batch::LogId;
 
 pub use news::is_news;
 
@@ -26,6 +27,8 @@ pub struct Outcome {
     pub failure: Option<Failure>,
     /// The last record that is durable, if etcd said so.
     pub durable_prefix: Option<u64>,
+    /// The log that this record is in.
+    pub log: Option<LogId>,
 }
 
 /// What went wrong in a pass.
@@ -78,14 +81,30 @@ pub fn status(
         selector: Some(pod_selector(name)),
         lag: view.and(lags).and_then(|lags| lags.into_iter().max()),
         oplog: match outcome.durable_prefix {
-            Some(last) => Some(OplogStatus { durable_prefix: i64::try_from(last).ok() }),
+            Some(last) => Some(OplogStatus {
+                durable_prefix: i64::try_from(last).ok(),
+                log_id: log_id(observed, view, outcome),
+            }),
             None => before.oplog.clone(),
+        },
+        etcd: match view.and_then(|view| view.store) {
+            Some(store) => Some(EtcdStatus { cluster_id: Some(store.to_string()) }),
+            None => before.etcd.clone(),
         },
         members,
         last_failover: plan.last_failover.clone(),
         last_switchover: plan.last_switchover.clone(),
         conditions: conditions::merged(&before.conditions, conditions, observed),
     }
+}
+
+/// The log that masters of this cluster write. A log is known to be theirs only while one of them leads: a master that
+/// was started elsewhere with the same id may have founded another one.
+fn log_id(observed: &Observed, view: Option<&View>, outcome: &Outcome) -> Option<String> {
+    let leader = view.and_then(|view| view.leader.as_ref());
+    let ours = leader.and_then(|it| observed.pod_of(&it.value.name, &it.value.addresses.rpc)).is_some();
+    let now = outcome.log.filter(|_| ours).map(|log| log.to_string());
+    now.or_else(|| observed.status.oplog.as_ref().and_then(|oplog| oplog.log_id.clone()))
 }
 
 fn leader(observed: &Observed, view: Option<&View>) -> Option<LeaderStatus> {

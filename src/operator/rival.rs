@@ -5,18 +5,21 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 
+use super::endpoints::qualified;
 use super::observed::EtcdSight;
 use crate::api::MasterCluster;
 
-/// Why a cluster has no log of its own, if another one in `all` has it.
+/// Why a cluster has no log of its own, if another one in `all` has it. `store` is what the cluster's etcd calls itself,
+/// once it has said so: one etcd may be known by several names.
 #[must_use]
-pub fn rival(cluster: &MasterCluster, all: &[Arc<MasterCluster>]) -> Option<EtcdSight> {
+pub fn rival(cluster: &MasterCluster, all: &[Arc<MasterCluster>], store: Option<&str>) -> Option<EtcdSight> {
     let id = cluster.cluster_id();
-    let endpoints = &cluster.spec.etcd.endpoints;
+    let own = endpoints(cluster);
     let older = all.iter().find(|other| {
+        let same_store = || store.is_some() && store_of(other) == store;
         age(other) < age(cluster)
             && other.cluster_id() == id
-            && other.spec.etcd.endpoints.iter().any(|endpoint| endpoints.contains(endpoint))
+            && (same_store() || endpoints(other).iter().any(|endpoint| own.contains(endpoint)))
     })?;
     let (namespace, name) = (older.namespace().unwrap_or_default(), older.name_any());
     let message = format!(
@@ -24,6 +27,18 @@ pub fn rival(cluster: &MasterCluster, all: &[Arc<MasterCluster>]) -> Option<Etcd
          another spec.clusterId"
     );
     Some(EtcdSight::Unusable { reason: "ClusterIdTaken", message })
+}
+
+/// What the etcd of a cluster calls itself, as its status says.
+#[must_use]
+pub fn store_of(cluster: &MasterCluster) -> Option<&str> {
+    cluster.status.as_ref()?.etcd.as_ref()?.cluster_id.as_deref()
+}
+
+/// The endpoints of a cluster. Equal short names in two namespaces are two hosts.
+fn endpoints(cluster: &MasterCluster) -> Vec<String> {
+    let namespace = cluster.namespace().unwrap_or_default();
+    cluster.spec.etcd.endpoints.iter().map(|endpoint| qualified(endpoint, &namespace)).collect()
 }
 
 /// Orders resources: by when they were made, and those of one second by their names.
@@ -35,6 +50,7 @@ fn age(cluster: &MasterCluster) -> impl Ord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::{EtcdStatus, MasterClusterStatus};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use k8s_openapi::jiff::Timestamp;
 
@@ -48,16 +64,34 @@ mod tests {
 
     #[test]
     fn the_older_one_has_the_log() {
-        let old = cluster("c", "a-b", "http://e:1", 1);
-        let young = cluster("c-a", "b", "http://e:1", 2);
-        let elsewhere = cluster("c-a", "b", "http://f:1", 2);
+        let old = cluster("c", "a-b", "http://e.x.y:1", 1);
+        let young = cluster("c-a", "b", "http://e.x.y:1", 2);
+        let elsewhere = cluster("c-a", "b", "http://f.x.y:1", 2);
         let all = [Arc::clone(&old), Arc::clone(&young), Arc::clone(&elsewhere)];
-        let Some(EtcdSight::Unusable { message, .. }) = rival(&young, &all) else { panic!("both have it") };
+        let Some(EtcdSight::Unusable { message, .. }) = rival(&young, &all, None) else {
+            panic!("both have it")
+        };
         assert!(message.contains("c-a-b") && message.contains("a-b in namespace c"), "{message}");
-        assert!(rival(&old, &all).is_none());
-        assert!(rival(&elsewhere, &all).is_none());
+        assert!(rival(&old, &all, None).is_none());
+        assert!(rival(&elsewhere, &all, None).is_none());
         // Of two that were made in one second one has it, and always the same.
-        let twin = cluster("c-a", "b", "http://e:1", 1);
-        assert!(rival(&twin, &all).is_some() && rival(&old, &[twin]).is_none());
+        let twin = cluster("c-a", "b", "http://e.x.y:1", 1);
+        assert!(rival(&twin, &all, None).is_some() && rival(&old, &[twin], None).is_none());
+    }
+
+    #[test]
+    fn names_of_one_namespace_are_not_those_of_another_and_one_etcd_has_many() {
+        let mut old = MasterCluster::clone(&cluster("c", "a-b", "http://etcd:1", 1));
+        let young = cluster("c-a", "b", "http://etcd:1", 2);
+        assert!(rival(&young, &[Arc::new(old.clone())], None).is_none());
+        let alias = cluster("c-a", "b", "http://etcd.c.svc:1", 2);
+        assert!(rival(&alias, &[Arc::new(old.clone())], None).is_some());
+        let unlike = cluster("c-a", "b", "http://10.1.2.3:1", 2);
+        let store = EtcdStatus { cluster_id: Some("7".to_owned()) };
+        old.status = Some(MasterClusterStatus { etcd: Some(store), ..MasterClusterStatus::default() });
+        let all = [Arc::new(old)];
+        assert!(rival(&unlike, &all, None).is_none());
+        assert!(rival(&unlike, &all, Some("7")).is_some());
+        assert!(rival(&unlike, &all, Some("8")).is_none());
     }
 }

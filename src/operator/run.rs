@@ -34,6 +34,13 @@ const LEASE: &str = "moonkeeper-operator";
 /// So many clusters are looked at at once. More wait for their turn; each takes some ten milliseconds.
 const AT_ONCE: u16 = 32;
 
+/// How long the API server has for each part of an answer. One that vanished without a word, with its machine or behind a
+/// load balancer, is noticed so late; the next call goes through a new connection.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The same for watches, which are silent until something happens: longer than the API server keeps one.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// What the operator is told.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -79,14 +86,19 @@ pub async fn run(settings: &Settings, mut stop: watch::Receiver<bool>) -> Result
     let health = server::bind(&settings.health.host, settings.health.port).await?;
     let numbers = server::bind(&settings.metrics.host, settings.metrics.port).await?;
     tracing::info!(health = %health.local_addr()?, metrics = %numbers.local_addr()?, "listening");
-    let config = Config::infer().await?;
+    let mut config = Config::infer().await?;
     let own_namespace = settings.own_namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+    config.connect_timeout = Some(CALL_TIMEOUT);
+    config.write_timeout = Some(CALL_TIMEOUT);
+    config.read_timeout = Some(WATCH_TIMEOUT);
+    let watching = Client::try_from(config.clone())?;
+    config.read_timeout = Some(CALL_TIMEOUT);
     let client = Client::try_from(config)?;
 
     let mut tasks = JoinSet::new();
     // Kubernetes and Prometheus, and a person now and then.
     let limits = HttpLimits { max_connections: 64, header_timeout: Duration::from_secs(5) };
-    tasks.spawn(server::serve(health, health::health(&ready), limits, stop.clone()));
+    tasks.spawn(server::serve(health, health::health(&ready, &metrics), limits, stop.clone()));
     tasks.spawn(server::serve(numbers, health::metrics(&metrics), limits, stop.clone()));
     let (stop_lease, lease_stopped) = watch::channel(false);
     // Held as long as this runs, so that a right without a Lease never ends.
@@ -109,15 +121,16 @@ pub async fn run(settings: &Settings, mut stop: watch::Receiver<bool>) -> Result
     };
     let operator = Operator {
         client,
+        watching,
         namespace: settings.namespace.clone(),
         own_namespace,
         identity: settings.identity.clone(),
         metrics,
         ready,
     };
-    // One that waits for the Lease is as ready as it can be.
-    operator.ready.set(true);
     loop {
+        // One that waits for the Lease is as ready as it can be, also if it lost it before its caches were filled.
+        operator.ready.set(true);
         tokio::select! {
             () = right.gained() => {}
             () = stopped(&mut stop) => break,
@@ -142,6 +155,8 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 
 struct Operator {
     client: Client,
+    /// For watches.
+    watching: Client,
     namespace: Option<String>,
     own_namespace: String,
     identity: String,
@@ -156,7 +171,7 @@ impl Operator {
         let (wake, woken) = mpsc::unbounded_channel();
         // Everything in here ends when this returns.
         let mut watches = JoinSet::new();
-        let caches = Caches::start(&self.client, self.namespace.as_deref(), &wake, &mut watches);
+        let caches = Caches::start(&self.watching, self.namespace.as_deref(), &wake, &mut watches);
         let mut lost = right.clone();
         tokio::select! {
             () = caches.are_filled() => {}
@@ -175,6 +190,7 @@ impl Operator {
             namespace: self.own_namespace.clone(),
             attendants: Mutex::new(HashMap::new()),
             written: Mutex::new(HashMap::new()),
+            failures: Mutex::new(HashMap::new()),
         });
         let passes = applier(
             |cluster, context| Box::pin(reconcile(cluster, context)),

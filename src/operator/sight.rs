@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
-use super::view::View;
+use super::view::{StoreId, View};
 use crate::coordination::etcd::Etcd;
 use crate::coordination::types::{Failure, Get, KeyRange, Request, Response, WatchEvent, WatchRequest};
 use crate::replication::batch::Latest;
@@ -79,7 +79,9 @@ async fn read(etcd: &Etcd, keys: &Keys) -> Result<View, Failure> {
     match etcd.call(Request::Get(get), READ_TIMEOUT).await? {
         Response::Got { revision, page } => {
             let no_space = is_out_of_space(etcd).await.unwrap_or(false);
-            Ok(View { no_space, ..View::read(keys, revision, &page.entries) })
+            let store = Some(StoreId(etcd.cluster_id(keys.latest(), READ_TIMEOUT).await?));
+            let log = log_end(etcd, keys, READ_TIMEOUT).await?.map(|end| end.log);
+            Ok(View { no_space, store, log, ..View::read(keys, revision, &page.entries) })
         }
         other => Err(Failure::Unknown(format!("it answered {other:?}"))),
     }
@@ -145,15 +147,15 @@ fn publish(sight: &watch::Sender<Sight>, view: Arc<View>, news: &impl Fn()) {
     }
 }
 
-/// The last record that is durable; `None` if there is no log yet.
-pub async fn durable_prefix(etcd: &Etcd, keys: &Keys, within: Duration) -> Result<Option<u64>, Failure> {
+/// Where the log ends; `None` if there is no log yet.
+pub async fn log_end(etcd: &Etcd, keys: &Keys, within: Duration) -> Result<Option<Latest>, Failure> {
     let get = Get::all(KeyRange::key(keys.latest()));
     match etcd.call(Request::Get(get), within).await? {
         Response::Got { page, .. } => match page.entries.first() {
             None => Ok(None),
-            Some(entry) => Latest::from_bytes(&entry.value)
-                .map(|latest| Some(latest.last.0))
-                .map_err(|why| Failure::Unknown(why.to_string())),
+            Some(entry) => {
+                Latest::from_bytes(&entry.value).map(Some).map_err(|why| Failure::Unknown(why.to_string()))
+            }
         },
         other => Err(Failure::Unknown(format!("it answered {other:?}"))),
     }

@@ -2,9 +2,11 @@
 //! Pure: no client and no clock.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use crate::coordination::types::{Change, KeyValue, LeaseId};
 use crate::engine::types::Term;
+use crate::replication::batch::LogId;
 use crate::replication::keys::Keys;
 use crate::replication::node::{ElectionValue, MemberValue};
 
@@ -23,6 +25,21 @@ pub struct View {
     pub members: BTreeMap<String, Member>,
     /// etcd is out of space: it writes nothing and grants no lease.
     pub no_space: bool,
+    /// The etcd that was read.
+    pub store: Option<StoreId>,
+    /// The log that was there when the keys were read.
+    pub log: Option<LogId>,
+}
+
+/// What an etcd calls itself: equal on all members of one etcd, and another one for another etcd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreId(pub u64);
+
+impl fmt::Display for StoreId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // As etcdctl writes it.
+        write!(formatter, "{:x}", self.0)
+    }
 }
 
 /// Who leads.

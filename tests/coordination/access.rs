@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use moonkeeper::coordination::etcd::{Etcd, EtcdSettings, Tls, TlsFiles, TlsPem, User};
+use moonkeeper::coordination::etcd::{Etcd, EtcdSettings, LoginFiles, Tls, TlsFiles, TlsPem, User, UserName};
 use moonkeeper::coordination::types::{Failure, Get, KeyRange, Request};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
@@ -109,8 +109,8 @@ async fn users_log_in_again_when_their_token_is_gone() {
     auth.user_grant_role("root", "root").await.unwrap();
     auth.auth_enable().await.unwrap();
 
-    let user = |password: &str| Some(User { name: "root".to_owned(), password: password.to_owned() });
-    let settings = EtcdSettings { user: user("secret"), ..EtcdSettings::new([process.url()]) };
+    let login = |password: &str| Some(User { name: "root".to_owned(), password: password.to_owned() }.into());
+    let settings = EtcdSettings { login: login("secret"), ..EtcdSettings::new([process.url()]) };
     assert!(!format!("{settings:?}").contains("secret"));
     let etcd = Etcd::connect(settings).unwrap();
     let store = Store::Etcd(etcd.clone());
@@ -118,7 +118,7 @@ async fn users_log_in_again_when_their_token_is_gone() {
 
     let nobody = process.client().call(read(), DEADLINE).await;
     assert!(matches!(&nobody, Err(Failure::Refused(_))), "{nobody:?}");
-    let wrong = EtcdSettings { user: user("wrong"), ..EtcdSettings::new([process.url()]) };
+    let wrong = EtcdSettings { login: login("wrong"), ..EtcdSettings::new([process.url()]) };
     let wrong = Etcd::connect(wrong).unwrap().call(read(), DEADLINE).await;
     assert!(matches!(&wrong, Err(Failure::Unknown(_))), "{wrong:?}");
 
@@ -131,4 +131,45 @@ async fn users_log_in_again_when_their_token_is_gone() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     store.watch(watch_of("a", at)).changes_until(at).await;
+}
+
+#[tokio::test]
+async fn a_login_that_is_changed_in_its_files_is_used() {
+    let folder = Folder::new();
+    let (name, password) = (folder.path().join("username"), folder.path().join("password"));
+    let write = |user: &str, secret: &str| {
+        std::fs::write(&name, user).unwrap();
+        std::fs::write(&password, secret).unwrap();
+    };
+    let process = EtcdProcess::start(binary("ETCD_BIN")).await;
+    let admin = etcd_client::Client::connect([process.url()], None).await.unwrap();
+    let mut auth = admin.auth_client();
+    for user in ["root", "one", "two"] {
+        auth.user_add(user, "first", None).await.unwrap();
+        auth.user_grant_role(user, "root").await.unwrap();
+    }
+    write("one", "first\n");
+    let files = LoginFiles { name: UserName::File(name.clone()), password: password.clone() };
+    let settings = EtcdSettings { login: Some(files.into()), ..EtcdSettings::new([process.url()]) };
+    auth.auth_enable().await.unwrap();
+    let options = etcd_client::ConnectOptions::new().with_user("root", "first");
+    let admin = etcd_client::Client::connect([process.url()], Some(options)).await.unwrap();
+    let mut auth = admin.auth_client();
+    let etcd = Etcd::connect(settings).unwrap();
+    etcd.call(read(), DEADLINE).await.unwrap();
+
+    // The first call after it finds its token gone, the second one logs in with what the file holds now.
+    let second_call = async || match etcd.call(read(), DEADLINE).await {
+        Ok(_) => Ok(()),
+        Err(_) => etcd.call(read(), DEADLINE).await.map(|_| ()),
+    };
+    auth.user_change_password("one", "second").await.unwrap();
+    assert!(second_call().await.is_err(), "the old password is still good");
+    write("one", "second");
+    second_call().await.unwrap();
+
+    // Another user takes its place, and the old one goes.
+    write("two", "first");
+    auth.user_delete("one").await.unwrap();
+    second_call().await.unwrap();
 }

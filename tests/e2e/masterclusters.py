@@ -21,8 +21,8 @@ def mastercluster(name="demo", etcd=None, **spec):
 
 
 def etcd_of(space):
-    """The etcd of a namespace; with the name of the namespace, since the operator asks from its own."""
-    return f"http://etcd.{space.name}:2379"
+    """The etcd of a namespace, by its short name: masters and operator find it in the cluster's namespace."""
+    return "http://etcd:2379"
 
 
 class Resource:

@@ -28,6 +28,8 @@ class Member:
         self.client_port, self.peer_port = free_port(), free_port()
         self.process = None
         self.starts = 0
+        # Of the administrator, when etcd asks who calls.
+        self.token = None
 
     @property
     def endpoint(self):
@@ -53,7 +55,8 @@ class Member:
 
     def call(self, path, body):
         """A call of etcd's JSON gateway; None when the member does not answer."""
-        request = urllib.request.Request(f"http://{self.endpoint}/v3/{path}", json.dumps(body).encode())
+        headers = {"Authorization": self.token} if self.token else {}
+        request = urllib.request.Request(f"http://{self.endpoint}/v3/{path}", json.dumps(body).encode(), headers)
         try:
             with self.host.inside(), _opener.open(request, timeout=CALL_SECONDS) as answer:
                 return json.loads(answer.read())
@@ -144,6 +147,22 @@ class Etcd:
             puts = [{"key": each["key"], "value": each.get("value", "")} for each in entries[:count]]
             self.call("kv/txn", {"success": [{"request_put": each} for each in puts]})
             entries = entries[count:]
+
+    def require_login(self, role):
+        """From here on etcd asks who calls. `role` may use the keys of masters; the tests themselves are root."""
+        self.call("auth/role/add", {"name": role})
+        permission = {"permType": "READWRITE", **_range("mooncake-store/")}
+        self.call("auth/role/grant", {"name": role, "perm": permission})
+        self.call("auth/user/add", {"name": "root", "password": "root"})
+        self.call("auth/user/grant", {"user": "root", "role": "root"})
+        self.call("auth/enable", {})
+        token = self.call("auth/authenticate", {"name": "root", "password": "root"})["token"]
+        for each in self.members:
+            each.token = token
+
+    def add_user(self, name, password, role):
+        self.call("auth/user/add", {"name": name, "password": password})
+        self.call("auth/user/grant", {"user": name, "role": role})
 
     def write_elsewhere(self):
         """What another user of the same etcd does."""

@@ -25,6 +25,7 @@ class World(Scene):
         kind=None,
         etcd_flags=(),
         raw_clients=0,
+        prepare_etcd=None,
         **flags,
     ):
         super().__init__(folder, None, network.hub if network else Host(), None, seed)
@@ -34,6 +35,8 @@ class World(Scene):
         self.random = random.Random(f"{seed} faults")
         try:
             self.etcd = Etcd(folder, etcd_size, network.etcd_host if network else None, etcd_flags)
+            if prepare_etcd:
+                prepare_etcd(self.etcd)
             self.address = f"etcd://{self.etcd.endpoints}"
             hosts = network.machines if network else None
             self.masters = Masters(self.etcd, folder, hosts, masters, kind, **flags)

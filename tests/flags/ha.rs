@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use moonkeeper::coordination::etcd::{LoginFiles, UserName};
 use moonkeeper::master::settings::HaSettings;
 use moonkeeper::master::settings::ha::{Advertise, Durability, EtcdAccess, Expired, Listen};
 use moonkeeper::master::settings::peer::{PeerAuth, PeerTls};
@@ -105,7 +106,7 @@ fn the_way_into_etcd() {
             endpoints: vec!["https://a:2379".into()],
             ca: Some("ca".into()),
             identity: Some(("c".into(), "k".into())),
-            user: Some(("u".into(), "p".into())),
+            login: Some(LoginFiles { name: UserName::Given("u".into()), password: "p".into() }),
         }
     );
     for (one, other) in [("etcd_cert", "etcd_key"), ("etcd_user", "etcd_password_file")] {
@@ -113,6 +114,12 @@ fn the_way_into_etcd() {
         assert!(why.contains(&format!("--{one} needs --{other}")), "{why}");
         assert!(ha_error(&[&format!("--{other}=x")]).contains(&format!("--{other} needs --{one}")));
     }
+    let from_file = ha(&["--etcd_user_file=u", "--etcd_password_file=p"]).etcd.login;
+    let expected = LoginFiles { name: UserName::File("u".into()), password: "p".into() };
+    assert_eq!(from_file, Some(expected));
+    assert!(ha_error(&["--etcd_user_file=u"]).contains("--etcd_user_file needs --etcd_password_file"));
+    let why = ha_error(&["--etcd_user_file=u", "--etcd_user=u", "--etcd_password_file=p"]);
+    assert!(why.contains("exclude each other"), "{why}");
     let why = ha_error(&["--etcd_endpoints=http://a:1", "--etcd_cacert=ca"]);
     assert!(why.contains("https://"), "{why}");
     for args in [&["--etcd_endpoints=https://a:1"][..], &["--etcd_cert=c", "--etcd_key=k"]] {

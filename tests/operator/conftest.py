@@ -30,10 +30,15 @@ def server(tmp_path_factory):
     flags = [f"--audit-policy-file={policy}", f"--audit-log-path={folder / 'audit.log'}"]
     with ApiServer(folder, flags) as server:
         server.audit_log = folder / "audit.log"
-        crd = subprocess.run([os.environ["MOONKEEPER_BIN"], "crd"], capture_output=True, text=True, check=True).stdout
-        server.kubectl("apply", "--server-side", "-f", "-", input=crd)
-        server.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        server.install_definition = lambda: install_definition(server)
+        server.install_definition()
         yield server
+
+
+def install_definition(server):
+    crd = subprocess.run([os.environ["MOONKEEPER_BIN"], "crd"], capture_output=True, text=True, check=True).stdout
+    server.kubectl("apply", "--server-side", "-f", "-", input=crd)
+    server.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
 
 
 @pytest.fixture

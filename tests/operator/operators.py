@@ -16,7 +16,7 @@ _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 class Operator:
     """One process."""
 
-    def __init__(self, log, kubeconfig, namespace, own_namespace=None, elect=True):
+    def __init__(self, log, kubeconfig, namespace, own_namespace=None, elect=True, hosts=None):
         self.metrics_port, self.health_port = free_port(), free_port()
         self.log = log
         command = [os.environ["MOONKEEPER_BIN"], "operator", f"--leader-elect={str(elect).lower()}"]
@@ -26,6 +26,9 @@ class Operator:
         command += [f"--metrics-address=127.0.0.1:{self.metrics_port}"]
         command += [f"--health-address=127.0.0.1:{self.health_port}"]
         environment = os.environ | {"KUBECONFIG": str(kubeconfig), "RUST_LOG": "info,moonkeeper=debug"}
+        if hosts:
+            # With a file of host names of its own, in a mount namespace that ends with it.
+            command = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', str(hosts), *command]
         self.process = processes.spawn(command, log, env=environment)
 
     def _get(self, port, path):

@@ -30,8 +30,11 @@ class Space:
     def end(self):
         for each in self.masters.values():
             each.kill()
-        # Nothing collects what a cluster owns here; what is left says nothing any more.
+        # Nothing collects what a cluster owns here; what is left says nothing any more. The operator is gone already.
         self.kubectl("delete", "mcl", "--all", "--wait=false", check=False)
+        for each in (self.get("mcl") or {}).get("items", []):
+            free = '{"metadata": {"finalizers": null}}'
+            self.kubectl("patch", "mcl", each["metadata"]["name"], "--type=merge", "-p", free, check=False)
 
     def kubectl(self, *words, **options):
         return self.server.kubectl("--namespace", self.name, *words, **options)
@@ -53,6 +56,11 @@ class Space:
 
     def patch(self, spec, name="demo"):
         self.kubectl("patch", "mcl", name, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+    def names(self, kind, name="demo"):
+        """Of the objects of a cluster."""
+        found = self.get(kind, "-l", f"moonkeeper.dev/cluster={name}")["items"]
+        return [each["metadata"]["name"] for each in found]
 
     def status(self, name="demo"):
         return (self.get("mcl", name) or {}).get("status", {})
@@ -116,8 +124,15 @@ class Space:
         self.kubectl("delete", "pod", pod, "--grace-period=0", "--force")
 
     def set_revision(self, name, revision):
+        self.set_status(name, replicas=3, updateRevision=revision)
+
+    def set_replicas(self, name, count):
+        self.set_status(name, replicas=count)
+
+    def set_status(self, name, **status):
+        """What the StatefulSet controller says about the present generation."""
         generation = self.get("sts", name)["metadata"]["generation"]
-        status = {"status": {"observedGeneration": generation, "replicas": 3, "updateRevision": revision}}
+        status = {"status": {"observedGeneration": generation} | status}
         words = ["patch", "sts", name, "--subresource=status", "--type=merge", "-p", json.dumps(status)]
         self.kubectl(*words)
 
@@ -180,14 +195,13 @@ class Master:
             "enable_ha": "true",
             "cluster_id": cluster_id,
             "member_name": member,
-            "etcd_endpoints": space.etcd.endpoint,
             "rpc_address": "127.0.0.1",
             "metrics_host": "127.0.0.1",
             "peer_host": "127.0.0.1",
             "admin_token_file": admin / "token",
             "admin_tls_cert": admin / "tls.crt",
             "admin_tls_key": admin / "tls.key",
-        }
+        } | space.etcd.master_flags()
         command = [os.environ["MOONKEEPER_BIN"], "master", *(f"--{name}={value}" for name, value in flags.items())]
         self.process = processes.spawn(command, space.folder / f"{member}-{free_port()}.log", cwd=space.folder)
 

@@ -11,8 +11,9 @@ from waiting import wait_until
 class Etcd:
     """One member, with its data in `folder`."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, name="m"):
+        self.folder, self._name = folder, name
+        self._login = []
         self.port, self._peer_port = free_port(), free_port()
         self.endpoint = f"http://127.0.0.1:{self.port}"
         self._starts = 0
@@ -20,10 +21,10 @@ class Etcd:
 
     def start(self):
         peer = f"http://127.0.0.1:{self._peer_port}"
-        command = [os.environ["ETCD_BIN"], "--name", "m", "--data-dir", str(self.folder / "etcd")]
+        command = [os.environ["ETCD_BIN"], "--name", self._name, "--data-dir", str(self.folder / "etcd")]
         command += ["--listen-client-urls", self.endpoint, "--advertise-client-urls", self.endpoint]
         command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
-        command += ["--initial-cluster", f"m={peer}", "--unsafe-no-fsync", "--log-level", "warn"]
+        command += ["--initial-cluster", f"{self._name}={peer}", "--unsafe-no-fsync", "--log-level", "warn"]
         self._process = processes.spawn(command, self.folder / f"etcd-{self._starts}.log")
         self._starts += 1
         wait_until(lambda: self._run("endpoint", "health", check=False).returncode == 0, "etcd to be healthy")
@@ -32,6 +33,20 @@ class Etcd:
         processes.kill(self._process)
 
     end = stop
+
+    def require_login(self, password):
+        """From here on etcd asks who calls, and knows root alone."""
+        self._run("user", "add", f"root:{password}")
+        self._run("user", "grant-role", "root", "root")
+        self._run("auth", "enable")
+        self._login = [f"--user=root:{password}"]
+        self.password = self.folder / "etcd-password"
+        self.password.write_text(password)
+
+    def master_flags(self):
+        """How masters find it and log in."""
+        login = {"etcd_user": "root", "etcd_password_file": self.password} if self._login else {}
+        return {"etcd_endpoints": self.endpoint} | login
 
     def keys(self, prefix="mooncake-store/"):
         """All keys that start with `prefix`."""
@@ -44,5 +59,5 @@ class Etcd:
         self._run("put", key, value)
 
     def _run(self, *words, check=True):
-        command = [os.environ["ETCDCTL_BIN"], f"--endpoints={self.endpoint}", *words]
+        command = [os.environ["ETCDCTL_BIN"], f"--endpoints={self.endpoint}", *self._login, *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=30, check=check)

@@ -1,5 +1,7 @@
 """A resource that is deleted goes, whatever etcd does, and takes its keys with it only if that was asked for."""
 
+import json
+
 import pytest
 
 pytestmark = pytest.mark.timeout(300)
@@ -9,8 +11,12 @@ def gone(space):
     space.wait(lambda: space.get("mcl", "demo") is None, "the resource to go", 150)
 
 
+def finalizers(space):
+    return space.get("mcl", "demo")["metadata"].get("finalizers", [])
+
+
 def delete(space):
-    assert space.get("mcl", "demo")["metadata"]["finalizers"] == ["moonkeeper.dev/etcd-keys"]
+    assert finalizers(space) == ["moonkeeper.dev/etcd-keys"]
     space.kubectl("delete", "mcl", "demo", "--wait=false")
 
 
@@ -20,14 +26,79 @@ def end_masters(space):
     for pod in list(space.roles()):
         space.masters.pop(pod).terminate()
         space.remove_pod(pod)
+    space.set_replicas("demo", 0)
+
+
+def left(space):
+    """What the event about keys that stay says."""
+    return [each["note"] for each in space.get("events.events.k8s.io")["items"] if each["reason"] == "KeysLeft"]
 
 
 def test_retain(operator, space):
     space.settle()
+    assert finalizers(space) == []
+    space.kubectl("delete", "mcl", "demo")
+    assert any("/oplog/" in key for key in space.etcd.keys())
+
+
+def test_the_operator_is_uninstalled_first(server, operator, space):
+    """Nothing that the operator leaves behind waits for it: neither the resource nor the definition."""
+    space.make()
+    space.wait(lambda: space.get("sts", "demo"), "the StatefulSet")
+    operator.kill()
+    space.kubectl("delete", "mcl", "demo", "--timeout=20s")
+    space.make()
+    try:
+        server.kubectl("delete", "crd", "masterclusters.moonkeeper.dev", "--timeout=20s")
+    finally:
+        server.install_definition()
+    assert space.get("mcl", "demo") is None
+
+
+def test_the_finalizer_follows_the_policy(operator, space):
+    space.make(deletionPolicy="Delete")
+    space.wait(lambda: finalizers(space), "the finalizer to be set")
+    space.patch({"deletionPolicy": "Retain"})
+    space.wait(lambda: not finalizers(space), "the finalizer to be taken off")
+    space.patch({"deletionPolicy": "Delete"})
+    space.wait(lambda: finalizers(space), "the finalizer to be set again")
+
+
+def test_delete_while_a_stranger_leads(operator, space):
+    """Masters that were started elsewhere with the same id keep their log."""
+    space.settle(deletionPolicy="Delete", failover={"leaseTTL": "2s", "keepAliveInterval": "500ms"})
+    stranger = space.start_master("stranger")
     delete(space)
+    end_masters(space)
+    gone(space)
+    assert space.primary() == "stranger" and any("/oplog/" in key for key in space.etcd.keys())
+    [note] = left(space)
+    assert "stranger at 127.0.0.1" in note
+    assert stranger.status()["role"] == "primary"
+
+
+def test_delete_of_another_log(operator, space):
+    """A log that appeared under the same id is not the one that this cluster's masters wrote."""
+    space.settle(deletionPolicy="Delete")
+    delete(space)
+    end_masters_of_another_log(space)
     gone(space)
     assert any("/oplog/" in key for key in space.etcd.keys())
-    assert "KeysKept" in space.events()
+    assert "wrote" in left(space)[0]
+
+
+def end_masters_of_another_log(space):
+    """Ends the masters and puts another end of the log there before the operator hears that they are gone."""
+    space.wait(lambda: space.get("sts", "demo")["spec"]["replicas"] == 0, "the masters to be ended")
+    for master in space.masters.values():
+        master.terminate()
+    key = f"mooncake-store/oplog/{space.name}-demo/latest"
+    latest = json.loads(space.etcd.get(key)) | {"log": "7"}
+    space.etcd.put(key, json.dumps(latest))
+    for pod in list(space.roles()):
+        space.masters.pop(pod)
+        space.remove_pod(pod)
+    space.set_replicas("demo", 0)
 
 
 def test_delete(operator, space):
@@ -54,5 +125,4 @@ def test_delete_without_etcd(operator, space):
 def test_delete_of_one_that_never_worked(operator, space):
     space.make(etcd={"endpoints": ["https://etcd:1"], "tlsSecretName": "not-made"})
     space.wait_phase("Stalled")
-    delete(space)
-    gone(space)
+    space.kubectl("delete", "mcl", "demo", "--timeout=20s")

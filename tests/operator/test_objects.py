@@ -8,7 +8,6 @@ pytestmark = pytest.mark.timeout(300)
 
 KINDS = [
     ("serviceaccount", "demo"),
-    ("configmap", "demo"),
     ("secret", "demo-admin"),
     ("service", "demo"),
     ("service", "demo-leader"),
@@ -20,7 +19,6 @@ KINDS = [
 
 # What somebody might do to an object, and the field that it is about.
 EDITS = [
-    ("configmap", "demo", {"data": {"master.yaml": "rpc_port: 1"}}, ("data", "master.yaml")),
     ("service", "demo-leader", {"spec": {"selector": {"moonkeeper.dev/role": "standby"}}}, ("spec", "selector")),
     ("poddisruptionbudget", "demo", {"spec": {"maxUnavailable": 3}}, ("spec", "maxUnavailable")),
     ("networkpolicy", "demo", {"spec": {"ingress": []}}, ("spec", "ingress")),
@@ -44,13 +42,19 @@ def made(operator, space):
     return space
 
 
+def kinds(space):
+    """All objects; the name of the ConfigMap comes from what is in it."""
+    return [*KINDS, *(("configmap", name) for name in space.names("configmap"))]
+
+
 def test_every_object_is_owned_and_made_again(made):
     owner = made.get("mcl", "demo")["metadata"]["uid"]
-    for kind, name in KINDS:
+    assert len(kinds(made)) == len(KINDS) + 1
+    for kind, name in kinds(made):
         metadata = made.get(kind, name)["metadata"]
         assert [each["uid"] for each in metadata["ownerReferences"]] == [owner], (kind, name)
         assert metadata["labels"]["moonkeeper.dev/cluster"] == "demo"
-    for kind, name in KINDS:
+    for kind, name in kinds(made):
         before = made.get(kind, name)["metadata"]["uid"]
         made.kubectl("delete", kind, name, "--wait=false")
         if kind == "secret":
@@ -90,14 +94,37 @@ def test_another_manager_does_not_keep_our_fields(made):
 
 
 def test_an_object_of_somebody_else_is_left_alone(operator, space):
-    space.kubectl("create", "configmap", "demo", "--from-literal=theirs=1")
+    space.kubectl("create", "service", "clusterip", "demo-leader", "--tcp=1:1")
     space.make()
     space.wait_phase("Stalled")
     stalled = space.condition("Stalled")
-    assert stalled["reason"] == "NameTaken" and "ConfigMap demo" in stalled["message"]
-    assert space.get("configmap", "demo")["data"] == {"theirs": "1"}
-    space.kubectl("delete", "configmap", "demo")
+    assert stalled["reason"] == "NameTaken" and "Service demo-leader" in stalled["message"]
+    assert space.get("service", "demo-leader")["spec"]["selector"] == {"app": "demo-leader"}
+    space.kubectl("delete", "service", "demo-leader")
     space.wait_status(lambda status: status.get("phase") != "Stalled", "the way to be free")
+
+
+def mounted(template):
+    [name] = [each["configMap"]["name"] for each in template["volumes"] if "configMap" in each]
+    return name
+
+
+def test_a_settings_file_stays_until_no_pod_has_it(made):
+    """A container that restarts by itself reads what it read before, whatever the spec says by then."""
+    made.make_pods()
+    old = mounted(made.get("pod", "demo-0")["spec"])
+    text = made.get("configmap", old)["data"]["master.yaml"]
+    made.patch({"store": {"leaseTTL": "11s"}})
+    template = lambda: made.get("sts", "demo")["spec"]["template"]["spec"]  # noqa: E731
+    made.wait(lambda: mounted(template()) != old, "another file in the template")
+    made.set_revision("demo", "rev-2")
+    new = mounted(template())
+    assert made.get("configmap", old)["data"]["master.yaml"] == text != made.get("configmap", new)["data"]["master.yaml"]
+    for ordinal in range(3):
+        assert old in made.names("configmap")
+        made.remove_pod(f"demo-{ordinal}")
+        made.make_pod(made.get("sts", "demo"), ordinal, "rev-2")
+    made.wait(lambda: made.names("configmap") == [new], "the old file to go")
 
 
 def test_the_network_policy_goes_when_it_is_turned_off(made):

@@ -111,12 +111,26 @@ def live(space):
         space.wait_phase("Serving")
     space.masters[old].kill()
     space.wait_phase("Degraded")
+    replace_settings(space)
     space.kubectl("delete", "mcl", "demo", "--wait=false")
     space.wait(lambda: space.get("sts", "demo")["spec"]["replicas"] == 0, "the masters to be ended")
     for pod in list(space.roles()):
         space.masters[pod].kill()
         space.remove_pod(pod)
+    space.set_replicas("demo", 0)
     space.wait(lambda: space.get("mcl", "demo") is None, "the resource to go", 150)
+
+
+def replace_settings(space):
+    """Another settings file, while no pod has the first one."""
+    space.make("spare")
+    space.wait(lambda: space.get("sts", "spare"), "StatefulSet spare")
+    files = lambda: space.names("configmap", "spare")  # noqa: E731
+    [old] = files()
+    space.patch({"store": {"leaseTTL": "11s"}}, "spare")
+    space.wait(lambda: len(files()) == 2, "another ConfigMap")
+    space.set_replicas("spare", 0)
+    space.wait(lambda: old not in files(), "the old ConfigMap to go")
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +177,8 @@ def test_every_missing_right_is_noticed(server, space, start_operator, role):
         operator = start_operator(kubeconfig=kubeconfig, namespace=None, own_namespace=NAMESPACE, elect=True)
         if right[1] == "leases":
             server.kubectl("delete", "lease", "--all", "--namespace", NAMESPACE)
-        name = space.make(f"c{number}")
+        # With a finalizer to set.
+        name = space.make(f"c{number}", deletionPolicy="Delete")
         if right[1] == "pods":
             space.kubectl("create", "-f", "-", input=json.dumps(_pod(name)), check=False)
         try:

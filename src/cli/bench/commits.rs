@@ -15,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Commits one transaction after the other, each with one compare and two puts, and says how long they took.
 pub(super) async fn measure(arguments: &CommitArguments) -> Result<Value, BenchError> {
     let access = arguments.etcd.access()?.ok_or(BenchError::NoEtcd)?;
-    let etcd = Etcd::connect(access.settings()?)?;
+    let etcd = Etcd::connect(access.settings())?;
     let prefix = format!("moonkeeper/bench/{}/", std::process::id());
     let fence = Compare::CreateRevision { key: format!("{prefix}fence").into(), equals: 0 };
     let value = Bytes::from(vec![b'.'; arguments.bytes]);

@@ -54,9 +54,6 @@ enum BenchError {
     /// What was said about etcd makes no sense.
     #[error(transparent)]
     Endpoints(#[from] crate::master::settings::ha::EndpointsError),
-    /// The password could not be read.
-    #[error(transparent)]
-    Password(#[from] crate::master::settings::ha::PasswordError),
     /// What was said about etcd cannot be used.
     #[error(transparent)]
     Settings(#[from] crate::coordination::etcd::SettingsError),

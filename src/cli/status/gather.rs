@@ -9,7 +9,7 @@ use crate::cli::ask::{Question, TlsFiles, ask};
 use crate::coordination::etcd::{Etcd, SettingsError};
 use crate::coordination::types::{Failure, Get, Request, Response};
 use crate::master::admin_api::{Election, Member, Status};
-use crate::master::settings::ha::{EtcdAccess, PasswordError};
+use crate::master::settings::ha::EtcdAccess;
 use crate::replication::keys::Keys;
 
 /// How long etcd, and then all masters at once, have to answer.
@@ -31,8 +31,6 @@ pub(in crate::cli) enum Source {
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cli) enum GatherError {
     #[error(transparent)]
-    Password(#[from] PasswordError),
-    #[error(transparent)]
     Settings(#[from] SettingsError),
     #[error("cannot read the members of '{cluster_id}' from etcd: {failure}")]
     Etcd { cluster_id: String, failure: Failure },
@@ -44,7 +42,7 @@ pub(in crate::cli) enum GatherError {
 pub(in crate::cli) async fn gather(source: &Source) -> Result<Overview, GatherError> {
     let mut overview = match source {
         Source::Etcd { access, cluster_id } => {
-            from_etcd(&Etcd::connect(access.settings()?)?, cluster_id).await?
+            from_etcd(&Etcd::connect(access.settings())?, cluster_id).await?
         }
         Source::Http(addresses) => from_masters(addresses).await?,
     };

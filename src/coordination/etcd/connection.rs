@@ -7,9 +7,10 @@ use etcd_client::{Channel, Client, ConnectOptions, KvClient, LeaseClient, Mainte
 use parking_lot::Mutex;
 use tonic::transport::Endpoint;
 
+use crate::coordination::etcd::dialer::Dialer;
 use crate::coordination::etcd::failures::Fault;
 use crate::coordination::etcd::keepalive::Keeper;
-use crate::coordination::etcd::settings::{EtcdSettings, SettingsError};
+use crate::coordination::etcd::settings::{EtcdSettings, Login, SettingsError};
 
 /// The largest answer that is taken: a page of the log is far smaller, and etcd itself writes nothing above 2 MiB.
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
@@ -59,6 +60,7 @@ impl Connections {
         for index in 0..connections.urls.len() {
             connections.endpoint(index)?;
         }
+        connections.settings.login.as_ref().map(Login::load).transpose()?;
         Ok(connections)
     }
 
@@ -100,10 +102,17 @@ impl Connections {
 
     async fn open(&self, index: usize) -> Result<Connection, String> {
         let endpoint = self.endpoint(index).map_err(|error| error.to_string())?;
-        let channel = endpoint.connect().await.map_err(|error| with_causes(&error))?;
+        let channel = match self.settings.lookups.get(endpoint.uri().host().unwrap_or_default()) {
+            Some(names) => endpoint.connect_with_connector(Dialer(names.clone())).await,
+            None => endpoint.connect().await,
+        };
+        let channel = channel.map_err(|error| with_causes(&error))?;
         // A member that has lost its leader shall say so instead of keeping streams open that tell nothing any more.
         let mut options = ConnectOptions::new().with_require_leader(true).with_auto_token_refresh(true);
-        if let Some(user) = &self.settings.user {
+        // The files are read again each time: a connection that was refused is given up, and the next one has the new
+        // password.
+        let login = self.settings.login.as_ref().map(Login::load).transpose();
+        if let Some(user) = login.map_err(|error| error.to_string())? {
             options = options.with_user(&user.name, &user.password);
         }
         let client = Client::from_channel(Channel::Tonic(channel), Some(options));

@@ -44,10 +44,13 @@ fn classify(code: Code, message: &str) -> Fault {
             Fault::answered(Failure::Compacted { oldest: 0 })
         }
         (Code::NotFound, "requested lease not found") => Fault::answered(Failure::LeaseNotFound),
-        // A new connection logs in anew.
-        (Code::Unauthenticated, _) | (Code::InvalidArgument, "revision of auth store is old") => {
-            Fault { failure: Failure::Refused(message.to_owned()), connection_is_suspect: true }
-        }
+        // A new connection logs in anew, with what the files hold then: the password may have been changed. It is no
+        // refusal of what was asked, so whoever asks again is not to wait as after one.
+        (Code::Unauthenticated, _)
+        | (
+            Code::InvalidArgument,
+            "revision of auth store is old" | "authentication failed, invalid user ID or password",
+        ) => Fault::broken(format!("{code:?}: {message}")),
         (
             Code::InvalidArgument
             | Code::FailedPrecondition
@@ -80,6 +83,8 @@ mod tests {
             (Code::OutOfRange, "Error, decoded message length too large"),
             (Code::PermissionDenied, "from somebody in between"),
             (Code::DeadlineExceeded, ""),
+            (Code::Unauthenticated, "etcdserver: invalid auth token"),
+            (Code::InvalidArgument, "etcdserver: authentication failed, invalid user ID or password"),
         ] {
             let fault = classify(code, message);
             assert!(matches!(fault.failure, Failure::Unknown(_)) && fault.connection_is_suspect, "{fault:?}");

@@ -44,6 +44,15 @@ impl Connection {
     }
 }
 
+impl Connection {
+    /// The id that etcd puts into the head of every answer.
+    pub(super) async fn cluster_id(&self, key: Bytes) -> Result<u64, Fault> {
+        let options = GetOptions::new().with_keys_only();
+        let answer = self.kv.clone().get(key, Some(options)).await?;
+        answer.header().map(etcd_client::ResponseHeader::cluster_id).ok_or_else(|| misfit("it has no head"))
+    }
+}
+
 /// A revision as etcd writes it. Above what it can write there is none.
 pub(super) fn signed(revision: u64) -> i64 {
     i64::try_from(revision).unwrap_or(i64::MAX)

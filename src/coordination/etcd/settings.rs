@@ -1,5 +1,6 @@
 //! Which etcd, and how to be let in.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,10 +12,13 @@ use etcd_client::{Certificate, Identity, TlsOptions};
 pub struct EtcdSettings {
     /// `host:port`, `http://host:port` or `https://host:port`; without a scheme it is `https` if there is `tls`.
     pub endpoints: Vec<String>,
+    /// The names to look up instead of the host of an endpoint, in this order; the first that exists is it. Whatever is
+    /// looked up, certificates have to have the name in the endpoint.
+    pub lookups: BTreeMap<String, Vec<String>>,
     /// Certificates, for `https`.
     pub tls: Option<Tls>,
     /// Who to be, if etcd asks.
-    pub user: Option<User>,
+    pub login: Option<Login>,
     /// How long one endpoint may take until it can be asked, logging in included.
     pub connect_timeout: Duration,
     /// How long a watch may be silent, although it is asked for signs of life, until it counts as broken.
@@ -27,8 +31,9 @@ impl EtcdSettings {
     pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
+            lookups: BTreeMap::new(),
             tls: None,
-            user: None,
+            login: None,
             connect_timeout: Duration::from_secs(2),
             watch_silence: Duration::from_secs(3),
         }
@@ -79,6 +84,47 @@ pub struct TlsFiles {
     pub server_name: Option<String>,
 }
 
+/// Where the name and the password of a user of etcd come from.
+#[derive(Clone, Debug)]
+pub enum Login {
+    /// From files.
+    Files(LoginFiles),
+    /// From memory.
+    Given(User),
+}
+
+impl From<LoginFiles> for Login {
+    fn from(files: LoginFiles) -> Self {
+        Self::Files(files)
+    }
+}
+
+impl From<User> for Login {
+    fn from(user: User) -> Self {
+        Self::Given(user)
+    }
+}
+
+/// Files with the login of a user of etcd, of each of which the first line counts. They are read again for every new
+/// connection, and a login that etcd refuses ends the connection: so a password can be changed, and a user replaced by
+/// another one, under a running process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoginFiles {
+    /// The user.
+    pub name: UserName,
+    /// The file with the password.
+    pub password: PathBuf,
+}
+
+/// Where the name of a user comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UserName {
+    /// It is this one.
+    Given(String),
+    /// From a file.
+    File(PathBuf),
+}
+
 /// A user of etcd.
 #[derive(Clone)]
 pub struct User {
@@ -109,7 +155,7 @@ pub enum SettingsError {
         /// What is wrong with it.
         why: String,
     },
-    /// A certificate or a key cannot be read.
+    /// A certificate, a key, a user name or a password cannot be read.
     #[error("{path} cannot be read: {why}")]
     File {
         /// The file.
@@ -152,6 +198,30 @@ impl TlsFiles {
     }
 }
 
+impl Login {
+    /// Returns the user as the files name it now.
+    pub(super) fn load(&self) -> Result<User, SettingsError> {
+        match self {
+            Self::Given(user) => Ok(user.clone()),
+            Self::Files(LoginFiles { name, password }) => {
+                let name = match name {
+                    UserName::Given(name) => name.clone(),
+                    UserName::File(path) => first_line(path)?,
+                };
+                Ok(User { name, password: first_line(password)? })
+            }
+        }
+    }
+}
+
 fn read(path: &Path) -> Result<Vec<u8>, SettingsError> {
     std::fs::read(path).map_err(|why| SettingsError::File { path: path.to_owned(), why })
+}
+
+fn first_line(path: &Path) -> Result<String, SettingsError> {
+    let text = String::from_utf8(read(path)?).map_err(|_| SettingsError::File {
+        path: path.to_owned(),
+        why: std::io::Error::new(std::io::ErrorKind::InvalidData, "it is not UTF-8"),
+    })?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
 }

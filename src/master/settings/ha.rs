@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::peer::PeerAuth;
 use super::{FlagError, Reader, Settings, Warning};
-use crate::coordination::etcd::{EtcdSettings, TlsFiles, User};
+use crate::coordination::etcd::{EtcdSettings, LoginFiles, TlsFiles, UserName};
 use crate::replication::keys::Keys;
 
 /// Longest name of a member: that of a Kubernetes pod.
@@ -61,8 +61,8 @@ pub struct EtcdAccess {
     pub ca: Option<PathBuf>,
     /// The certificate to show, and its key.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// The user, and the file with the password.
-    pub user: Option<(String, PathBuf)>,
+    /// The user of etcd.
+    pub login: Option<LoginFiles>,
 }
 
 /// Where others reach this master.
@@ -223,14 +223,11 @@ impl Reader<'_> {
         } else {
             "etcd_endpoints"
         };
-        let user = self
-            .pair("etcd_user", "etcd_password_file")?
-            .map(|(user, file)| (user.to_string_lossy().into_owned(), file));
         let access = EtcdAccess {
             endpoints: Vec::new(),
             ca: self.path("etcd_cacert"),
             identity: self.pair("etcd_cert", "etcd_key")?,
-            user,
+            login: self.login()?,
         };
         match access.with_endpoints(self.values.text(name)) {
             Ok(access) => Ok(access),
@@ -238,6 +235,25 @@ impl Reader<'_> {
                 "--enable_ha needs to know where etcd is: set --etcd_endpoints=HOST:2379".to_owned(),
             )),
             Err(why) => Err(self.values.out_of_range(name, &why.to_string())),
+        }
+    }
+
+    /// The user of etcd, named by a flag or by a file.
+    fn login(&self) -> Result<Option<LoginFiles>, FlagError> {
+        let name = self.values.text("etcd_user");
+        match self.path("etcd_user_file") {
+            Some(_) if !name.is_empty() => {
+                Err(FlagError::Conflict("--etcd_user and --etcd_user_file exclude each other".to_owned()))
+            }
+            Some(_) => {
+                let files = self.pair("etcd_user_file", "etcd_password_file")?;
+                Ok(files.map(|(name, password)| LoginFiles { name: UserName::File(name), password }))
+            }
+            None => {
+                let name = UserName::Given(name.to_owned());
+                let files = self.pair("etcd_user", "etcd_password_file")?;
+                Ok(files.map(|(_, password)| LoginFiles { name, password }))
+            }
         }
     }
 
@@ -409,27 +425,16 @@ impl EtcdAccess {
         if endpoints.is_empty() { Err(EndpointsError::None) } else { Ok(Self { endpoints, ..self }) }
     }
 
-    /// What the client of etcd is told. Reads the password.
-    pub fn settings(&self) -> Result<EtcdSettings, PasswordError> {
-        let mut settings = EtcdSettings::new(self.endpoints.clone());
+    /// What the client of etcd is told. It reads the files itself, for every connection anew.
+    #[must_use]
+    pub fn settings(&self) -> EtcdSettings {
         let files = |ca| TlsFiles { ca, identity: self.identity.clone(), server_name: None }.into();
-        settings.tls = self.ca.clone().map(files);
-        if let Some((name, path)) = &self.user {
-            let text =
-                std::fs::read_to_string(path).map_err(|why| PasswordError { path: path.clone(), why })?;
-            let password = text.lines().next().unwrap_or_default().to_owned();
-            settings.user = Some(User { name: name.clone(), password });
+        EtcdSettings {
+            tls: self.ca.clone().map(files),
+            login: self.login.clone().map(Into::into),
+            ..EtcdSettings::new(self.endpoints.clone())
         }
-        Ok(settings)
     }
-}
-
-/// The password of etcd's user cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot read the password for etcd from {path}: {why}")]
-pub struct PasswordError {
-    path: PathBuf,
-    why: std::io::Error,
 }
 
 /// `HOST`, `HOST:PORT`, an IPv6 address, or one in brackets with or without a port.

@@ -10,6 +10,7 @@ use super::pod::{ADMIN_FOLDER, ADMIN_TLS_FOLDER, ETCD_CREDENTIALS_FOLDER, ETCD_T
 use super::{BuildError, Facts};
 use crate::api::names::{
     ADMIN_PORT, CA_KEY, CERT_KEY, HTTP_PORT, PASSWORD_KEY, PEER_PORT, PRIVATE_KEY_KEY, RPC_PORT, TOKEN_KEY,
+    USERNAME_KEY,
 };
 use crate::api::{Durability, Expired, GoDuration, MasterCluster};
 use crate::replication::keys::Keys;
@@ -17,18 +18,20 @@ use crate::replication::keys::Keys;
 /// The name of the file.
 pub(super) const FILE: &str = "master.yaml";
 
-/// The object with the file.
+/// The object with the file. It never changes: another file is another object, so that a container that restarts by
+/// itself reads what it read before, whatever the spec says by then.
 pub(super) fn config_map(identity: &Identity, settings: &str) -> ConfigMap {
     ConfigMap {
-        metadata: identity.metadata(identity.name.clone()),
+        metadata: identity.metadata(name(identity, settings)),
+        immutable: Some(true),
         data: Some(BTreeMap::from([(FILE.to_owned(), settings.to_owned())])),
         ..ConfigMap::default()
     }
 }
 
-/// What tells whether a pod has started with this file.
-pub(super) fn hash(settings: &str) -> String {
-    format!("{:016x}", xxhash_rust::xxh3::xxh3_64(settings.as_bytes()))
+/// The name of the object with this file.
+pub(super) fn name(identity: &Identity, settings: &str) -> String {
+    format!("{}-{:016x}", identity.name, xxhash_rust::xxh3::xxh3_64(settings.as_bytes()))
 }
 
 /// The file.
@@ -102,7 +105,9 @@ fn etcd(cluster: &MasterCluster, facts: &Facts, settings: &mut BTreeMap<&str, Va
         }
     }
     if !etcd.credentials_secret_name.is_empty() {
-        // The user comes as a variable: only Kubernetes has read the Secret.
+        // Both from the Secret's files, which masters read again whenever they log in: so user and password can be
+        // replaced under running masters.
+        settings.insert("etcd_user_file", json!(format!("{ETCD_CREDENTIALS_FOLDER}/{USERNAME_KEY}")));
         settings.insert("etcd_password_file", json!(format!("{ETCD_CREDENTIALS_FOLDER}/{PASSWORD_KEY}")));
     }
 }

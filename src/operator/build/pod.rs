@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{
     Affinity, Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EnvVar, EnvVarSource,
     HTTPGetAction, ObjectFieldSelector, PodSecurityContext, PodSpec, PodTemplateSpec, Probe,
-    ResourceRequirements, SeccompProfile, SecretKeySelector, SecretVolumeSource, SecurityContext,
-    TopologySpreadConstraint, Volume, VolumeMount,
+    ResourceRequirements, SeccompProfile, SecretVolumeSource, SecurityContext, TopologySpreadConstraint,
+    Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -15,9 +15,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::identity::Identity;
 use super::typed::{typed, typed_list};
 use super::{BuildError, Facts, config};
-use crate::api::names::{
-    ADMIN_PORT, CONFIG_HASH_ANNOTATION, CONTAINER, HTTP_PORT, PEER_PORT, RPC_PORT, USERNAME_KEY, admin_secret,
-};
+use crate::api::names::{ADMIN_PORT, CONTAINER, HTTP_PORT, PEER_PORT, RPC_PORT, admin_secret};
 use crate::api::{MasterCluster, MasterClusterSpec, PullPolicy, Spread};
 
 /// Where the settings file is.
@@ -55,11 +53,10 @@ pub(super) fn template(
     let added = &spec.pod_template;
     let mut labels = added.labels.clone();
     labels.extend(identity.labels());
-    let mut annotations = added.annotations.clone();
-    annotations.insert(CONFIG_HASH_ANNOTATION.to_owned(), config::hash(settings));
+    let annotations = Some(added.annotations.clone()).filter(|annotations| !annotations.is_empty());
     let mut containers = vec![master(cluster, facts)?];
     containers.extend(typed_list::<Container>("podTemplate.containers", &added.containers)?);
-    let mut volumes = volumes(identity, spec);
+    let mut volumes = volumes(identity, spec, settings);
     volumes.extend(typed_list::<Volume>("podTemplate.volumes", &added.volumes)?);
     let scheduling = &spec.scheduling;
     let affinity: Affinity = typed("scheduling.affinity", &scheduling.affinity)?;
@@ -91,8 +88,7 @@ pub(super) fn template(
         volumes: Some(volumes),
         ..PodSpec::default()
     };
-    let metadata =
-        ObjectMeta { labels: Some(labels), annotations: Some(annotations), ..ObjectMeta::default() };
+    let metadata = ObjectMeta { labels: Some(labels), annotations, ..ObjectMeta::default() };
     Ok(PodTemplateSpec { metadata: Some(metadata), spec: Some(pod) })
 }
 
@@ -104,9 +100,6 @@ fn some_list<T>(list: Vec<T>) -> Option<Vec<T>> {
 fn master(cluster: &MasterCluster, facts: &Facts) -> Result<Container, BuildError> {
     let spec = &cluster.spec;
     let mut env = vec![pod_field("POD_IP", "status.podIP"), pod_field("POD_NAME", "metadata.name")];
-    if !spec.etcd.credentials_secret_name.is_empty() {
-        env.push(from_secret("MOONKEEPER_ETCD_USER", &spec.etcd.credentials_secret_name, USERNAME_KEY));
-    }
     env.extend(typed_list::<EnvVar>("podTemplate.env", &spec.pod_template.env)?);
     let mut mounts = mounts(spec);
     mounts.extend(typed_list::<VolumeMount>("podTemplate.volumeMounts", &spec.pod_template.volume_mounts)?);
@@ -189,16 +182,6 @@ fn pod_field(name: &str, path: &str) -> EnvVar {
     }
 }
 
-fn from_secret(name: &str, secret: &str, key: &str) -> EnvVar {
-    let selector =
-        SecretKeySelector { name: secret.to_owned(), key: key.to_owned(), ..SecretKeySelector::default() };
-    EnvVar {
-        name: name.to_owned(),
-        value_from: Some(EnvVarSource { secret_key_ref: Some(selector), ..EnvVarSource::default() }),
-        ..EnvVar::default()
-    }
-}
-
 fn resources(spec: &MasterClusterSpec) -> Option<ResourceRequirements> {
     let quantities = |amounts: &BTreeMap<String, IntOrString>| {
         let amounts = amounts.iter().map(|(name, amount)| {
@@ -229,7 +212,7 @@ fn named_secrets(spec: &MasterClusterSpec) -> impl Iterator<Item = (&'static str
     .filter(|(_, secret, _)| !secret.is_empty())
 }
 
-fn volumes(identity: &Identity, spec: &MasterClusterSpec) -> Vec<Volume> {
+fn volumes(identity: &Identity, spec: &MasterClusterSpec, settings: &str) -> Vec<Volume> {
     let secret = |name: &str, secret: &str| Volume {
         name: name.to_owned(),
         secret: Some(SecretVolumeSource {
@@ -242,7 +225,7 @@ fn volumes(identity: &Identity, spec: &MasterClusterSpec) -> Vec<Volume> {
     let config = Volume {
         name: "config".to_owned(),
         config_map: Some(ConfigMapVolumeSource {
-            name: identity.name.clone(),
+            name: config::name(identity, settings),
             ..ConfigMapVolumeSource::default()
         }),
         ..Volume::default()

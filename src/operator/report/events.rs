@@ -141,7 +141,7 @@ pub fn farewell(finalizer: &Finalizer, cluster_id: &str) -> Option<Happening> {
     let keys =
         format!("the keys in etcd under mooncake-store/{cluster_id}/ and mooncake-store/oplog/{cluster_id}/");
     match finalizer {
-        Finalizer::Leave | Finalizer::Add => None,
+        Finalizer::Leave | Finalizer::Add | Finalizer::Withdraw => None,
         Finalizer::Remove(Farewell::Kept) => {
             Some(normal("KeysKept", format!("{keys} stay, as spec.deletionPolicy says")))
         }

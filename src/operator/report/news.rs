@@ -49,7 +49,7 @@ mod tests {
 
     fn status(applied: i64, lag: Option<i64>) -> MasterClusterStatus {
         MasterClusterStatus {
-            oplog: Some(OplogStatus { durable_prefix: Some(applied) }),
+            oplog: Some(OplogStatus { durable_prefix: Some(applied), log_id: None }),
             members: vec![MemberStatus {
                 name: "a".into(),
                 applied: Some(applied),

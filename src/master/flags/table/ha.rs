@@ -51,7 +51,20 @@ pub(super) const FLAGS: &[Flag] = &[
     ),
     used("etcd_key", Text, "", Replication, "PEM file with the private key of --etcd_cert"),
     used("etcd_user", Text, "", Replication, "User of etcd; needs --etcd_password_file"),
-    used("etcd_password_file", Text, "", Replication, "File whose first line is the password of --etcd_user"),
+    used(
+        "etcd_user_file",
+        Text,
+        "",
+        Replication,
+        "File whose first line is the user of etcd, instead of --etcd_user",
+    ),
+    used(
+        "etcd_password_file",
+        Text,
+        "",
+        Replication,
+        "File whose first line is the password of the user of etcd",
+    ),
     used(
         "advertise_address",
         Text,

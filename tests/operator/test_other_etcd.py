@@ -1,0 +1,68 @@
+"""Which etcd a cluster's endpoints lead to: a short name is one of the cluster's namespace, and another etcd than the one
+with the log is refused."""
+
+import subprocess
+
+import pytest
+
+from stores import Etcd
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def service_labels(space):
+    return space.get("service", "demo-leader")["spec"]["selector"], space.roles()
+
+
+def test_endpoints_of_another_etcd_are_refused(operator, space, tmp_path):
+    space.settle()
+    primary = space.wait_labelled()
+    before = service_labels(space), space.get("sts", "demo")["spec"], space.names("configmap")
+    folder = tmp_path / "other"
+    folder.mkdir()
+    other = Etcd(folder, "n")
+    try:
+        space.patch({"etcd": {"endpoints": [other.endpoint]}})
+        space.wait_phase("Stalled")
+        stalled = space.condition("Stalled")
+        known = space.status()["etcd"]["clusterId"]
+        assert stalled["reason"] == "OtherEtcd" and known in stalled["message"]
+        assert (service_labels(space), space.get("sts", "demo")["spec"], space.names("configmap")) == before
+        assert other.keys() == [] and space.primary() == primary
+        space.patch({"etcd": {"endpoints": [space.etcd.endpoint]}})
+        space.wait_phase("Serving")
+        # The same etcd at another address is no other one.
+        space.patch({"etcd": {"endpoints": [f"http://localhost:{space.etcd.port}"]}})
+        space.wait(lambda: len(space.names("configmap")) == 2, "the file with the new address")
+        assert space.condition("Stalled")["status"] == "False" and space.status()["etcd"]["clusterId"] == known
+    finally:
+        other.end()
+
+
+def test_a_short_name_is_one_of_the_cluster(space, start_operator, tmp_path):
+    """Masters resolve it in their namespace. In that of the operator the same name is another host."""
+    hosts = tmp_path / "hosts"
+    hosts.write_text(f"127.0.0.1 localhost etcd.{space.name}.svc etcd-0.etcd.{space.name}.svc\n127.0.0.2 etcd etcd-0.etcd\n")
+    subprocess.run(["unshare", "--mount", "true"], check=True, timeout=10)
+    start_operator(hosts=hosts)
+    for name, host in (("short", "etcd"), ("pod", "etcd-0.etcd")):
+        space.make(name, etcd={"endpoints": [f"http://{host}:{space.etcd.port}"]})
+        space.wait_phase("Starting", name)
+        assert space.condition("EtcdHealthy", name)["status"] == "True"
+
+
+def test_a_missing_secret_does_not_blind_the_operator(operator, space):
+    """A connection that works goes on to be used, and the label follows the primary."""
+    space.etcd.require_login("secret")
+    space.kubectl("create", "secret", "generic", "login", "--from-literal=username=root", "--from-literal=password=secret")
+    space.settle(etcd={"endpoints": [space.etcd.endpoint], "credentialsSecretName": "login"})
+    old = space.wait_labelled()
+    space.kubectl("delete", "secret", "login")
+    space.kubectl("annotate", "mcl", "demo", "touched=yes")
+    space.wait_phase("Stalled")
+    assert space.condition("Stalled")["reason"] == "SecretNotFound"
+    space.masters[old].kill()
+    space.wait(lambda: space.primary() not in (None, old), "another primary")
+    space.wait_labelled()
+    space.kubectl("create", "secret", "generic", "login", "--from-literal=username=root", "--from-literal=password=secret")
+    space.wait_status(lambda status: status.get("phase") != "Stalled", "the Secret to be found")
