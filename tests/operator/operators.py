@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 
 import processes
+from hosts import Host
 from ports import free_port
 from waiting import wait_until
 
@@ -16,21 +17,24 @@ _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 class Operator:
     """One process."""
 
-    def __init__(self, log, kubeconfig, namespace, own_namespace=None, elect=True):
+    def __init__(self, log, kubeconfig, namespace, own_namespace=None, elect=True, host=None, flags=()):
+        """`host` is the machine that it runs on: there it listens on every address, here on loopback."""
+        self.host = host or Host()
         self.metrics_port, self.health_port = free_port(), free_port()
         self.log = log
         command = [os.environ["MOONKEEPER_BIN"], "operator", f"--leader-elect={str(elect).lower()}"]
         # Without a namespace it looks after all. Each test elects among its own operators.
         command += [f"--namespace={namespace}"] if namespace else []
         command += [f"--own-namespace={own_namespace or namespace}"]
-        command += [f"--metrics-address=127.0.0.1:{self.metrics_port}"]
-        command += [f"--health-address=127.0.0.1:{self.health_port}"]
+        listen = "" if host else "127.0.0.1"
+        command += [f"--metrics-address={listen}:{self.metrics_port}", f"--health-address={listen}:{self.health_port}"]
+        command += flags
         environment = os.environ | {"KUBECONFIG": str(kubeconfig), "RUST_LOG": "info,moonkeeper=debug"}
-        self.process = processes.spawn(command, log, env=environment)
+        self.process = processes.spawn(self.host.wrap(command), log, env=environment)
 
     def _get(self, port, path):
         try:
-            with _opener.open(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            with self.host.inside(), _opener.open(f"http://{self.host.at(port)}{path}", timeout=5) as answer:
                 return answer.read().decode()
         except (OSError, urllib.error.URLError):
             return None
