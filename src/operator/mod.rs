@@ -22,5 +22,6 @@ pub mod reconcile;
 pub mod report;
 pub mod rival;
 pub mod run;
+pub mod scope;
 pub mod sight;
 pub mod view;

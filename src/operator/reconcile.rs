@@ -1,6 +1,6 @@
 //! One pass over a cluster: observe → plan → build → apply → act → report. The status is written on every way out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,8 +25,9 @@ use super::observe::observe;
 use super::observed::{EtcdSight, Observed};
 use super::plan::{Finalizer, LOOK_AGAIN, Objects, Plan, plan};
 use super::report::events::{Happening, farewell, happenings};
-use super::report::{Failure, Outcome, is_news, status};
+use super::report::{Failure, Outcome, is_news, is_stale, status};
 use super::rival::rival;
+use super::scope::Others;
 use super::sight::{Sight, durable_prefix};
 use super::{act, build, credentials};
 use crate::api::names::{FIELD_MANAGER, admin_secret};
@@ -34,6 +35,9 @@ use crate::api::{MasterCluster, MasterClusterStatus};
 
 /// A settled cluster is looked at so often although nothing was heard: Secrets are not watched.
 const NOW_AND_THEN: Duration = Duration::from_secs(300);
+
+/// How soon a cluster that is another operator's is looked at again.
+const OTHERS: Duration = Duration::from_secs(15);
 
 /// After a failed pass.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
@@ -59,6 +63,14 @@ pub struct Context {
     pub recorder: Recorder,
     /// Where the operator runs.
     pub namespace: String,
+    /// Which clusters are another operator's.
+    pub others: Arc<Others>,
+    /// Clusters that were left to another operator, and told so.
+    pub left: Mutex<HashSet<ObjectRef<MasterCluster>>>,
+    /// Since when this process leads.
+    pub since: Instant,
+    /// The operator's own image, for masters whose spec names none.
+    pub image: String,
     /// Those who look after clusters.
     pub attendants: Mutex<HashMap<ObjectRef<MasterCluster>, Arc<Attendant>>>,
     /// The status of each as last written, and the version of the resource that came of it.
@@ -98,6 +110,11 @@ impl Context {
         let namespace = cluster.namespace().unwrap_or_default();
         let name = cluster.name_any();
         self.forget_the_gone();
+        if let Some(why) = self.others.owner_of(&namespace) {
+            self.leave_to_another(cluster, why).await;
+            return Ok(Action::requeue(OTHERS));
+        }
+        self.left.lock().remove(&ObjectRef::from_obj(cluster));
         let etcd = self.way_to_etcd(cluster).await;
         let mut observed = observe(cluster, &self.caches, &etcd, Timestamp::now());
         if let Some(status) = self.newer_status(cluster) {
@@ -128,8 +145,15 @@ impl Context {
         let mut shown: Option<Credentials> = None;
         // Nothing is made before it is sure that it will be cleaned up.
         if let (Objects::Apply { replicas }, true) = (plan.objects, cleaned_up) {
-            match self.make(cluster, replicas, attendant.as_deref()).await {
-                Ok(credentials) => shown = Some(credentials),
+            let set = self.caches.stateful_sets.named(&namespace, &name);
+            let in_use = observed.status.image.as_deref();
+            let in_use = in_use.or_else(|| set.as_deref().and_then(build::image::of_template));
+            let image = build::image::resolve(&cluster.spec.image, in_use, &self.image);
+            match self.make(cluster, replicas, image.clone(), attendant.as_deref()).await {
+                Ok(credentials) => {
+                    outcome.image = Some(image);
+                    shown = Some(credentials);
+                }
                 Err(Made::Failed(error)) => failure = failure.or(Some(error)),
                 Err(Made::Unbuildable(failure)) => outcome.failure = Some(failure),
             }
@@ -167,6 +191,18 @@ impl Context {
             // What is missing may be a Secret, and these are not watched.
             None if outcome.failure.is_some() => Ok(Action::requeue(LOOK_AGAIN)),
             None => Ok(Action::requeue(next(&plan, &observed))),
+        }
+    }
+
+    /// Leaves the cluster to another operator, and says so once.
+    async fn leave_to_another(&self, cluster: &MasterCluster, why: String) {
+        let reference = ObjectRef::from_obj(cluster);
+        self.attendants.lock().remove(&reference);
+        self.written.lock().remove(&reference);
+        if self.left.lock().insert(reference.clone()) {
+            tracing::warn!(cluster = %reference, why, "left to another operator");
+            let note = format!("the operator in namespace {} leaves it alone: {why}", self.namespace);
+            self.tell(cluster, vec![Happening { reason: "OtherOperator", note, warning: true }]).await;
         }
     }
 
@@ -213,6 +249,7 @@ impl Context {
         &self,
         cluster: &MasterCluster,
         replicas: i32,
+        image: String,
         attendant: Option<&Attendant>,
     ) -> Result<Credentials, Made> {
         let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
@@ -225,9 +262,8 @@ impl Context {
         let admin = credentials::keep_or_make(there.as_ref(), own)
             .map_err(|why| unbuildable("NoCredentials", why.to_string()))?;
         let shown = self.credentials(cluster, &admin, &host).await?;
-        let set = self.caches.stateful_sets.named(&namespace, &name);
         let facts = build::Facts {
-            image: build::image::resolve(&cluster.spec.image, set.as_deref(), env!("CARGO_PKG_VERSION")),
+            image,
             operator_namespace: self.namespace.clone(),
             admin: admin.clone(),
             etcd_client_certificate: attendant.is_some_and(Attendant::shows_certificate),
@@ -281,7 +317,7 @@ impl Context {
         let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
         self.writer.metrics.etcd(&namespace, &name, observed.etcd.view().is_some());
         let status = status(&name, &cluster.spec, observed, plan, outcome);
-        if !is_news(&observed.status, &status) {
+        if !is_news(&observed.status, &status) && !is_stale(&observed.status, &status, self.since.elapsed()) {
             return Ok(());
         }
         self.write_status(&namespace, &name, &status).await?;
@@ -375,6 +411,7 @@ impl Context {
             there
         });
         self.written.lock().retain(|reference, _| self.exists(reference));
+        self.left.lock().retain(|reference| self.exists(reference));
     }
 }
 

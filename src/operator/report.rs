@@ -17,7 +17,7 @@ use crate::operator::observed::Observed;
 use crate::operator::plan::Plan;
 use crate::operator::view::View;
 
-pub use news::is_news;
+pub use news::{is_news, is_stale};
 
 /// What came of a pass besides what was planned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct Outcome {
     pub failure: Option<Failure>,
     /// The last record that is durable, if etcd said so.
     pub durable_prefix: Option<u64>,
+    /// The image that the masters are made with, if they were made.
+    pub image: Option<String>,
 }
 
 /// What went wrong in a pass.
@@ -70,6 +72,7 @@ pub fn status(
             None => before.term,
         },
         version: serving.and_then(|member| member.version.clone()).or_else(|| before.version.clone()),
+        image: outcome.image.clone().or_else(|| before.image.clone()),
         leader,
         replicas: count(observed.pods.len()),
         ready_replicas: count(observed.pods.iter().filter(|pod| pod.ready).count()),

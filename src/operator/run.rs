@@ -13,6 +13,7 @@ use kube::{Client, Config};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 
@@ -22,17 +23,18 @@ use super::health::{self, Ready};
 use super::lease::{Candidate, Right, Timing};
 use super::metrics::Metrics;
 use super::reconcile::{Context, after_failure, reconcile};
+use super::scope::{Others, Scope};
 use crate::api::MasterCluster;
 use crate::api::names::FIELD_MANAGER;
 use crate::master::http::server;
 use crate::master::settings::HttpLimits;
 use crate::master::settings::ha::Listen;
 
-/// The name of the Lease.
-const LEASE: &str = "moonkeeper-operator";
-
 /// So many clusters are looked at at once. More wait for their turn; each takes some ten milliseconds.
 const AT_ONCE: u16 = 32;
+
+/// Pause after a failed read of the Leases of other operators.
+const OTHERS_RETRY: Duration = Duration::from_secs(2);
 
 /// What the operator is told.
 #[derive(Clone, Debug)]
@@ -43,6 +45,8 @@ pub struct Settings {
     pub own_namespace: Option<String>,
     /// Its name among operators.
     pub identity: String,
+    /// Its own image, for masters whose spec names none.
+    pub image: String,
     /// Whether it writes only while it holds the Lease.
     pub elect: bool,
     /// Where metrics are.
@@ -94,7 +98,7 @@ pub async fn run(settings: &Settings, mut stop: watch::Receiver<bool>) -> Result
         let candidate = Candidate::new(
             client.clone(),
             &own_namespace,
-            LEASE,
+            &Scope::of(settings.namespace.as_deref()),
             &settings.identity,
             Timing::default(),
             metrics.clone(),
@@ -112,6 +116,7 @@ pub async fn run(settings: &Settings, mut stop: watch::Receiver<bool>) -> Result
         namespace: settings.namespace.clone(),
         own_namespace,
         identity: settings.identity.clone(),
+        image: settings.image.clone(),
         metrics,
         ready,
     };
@@ -145,6 +150,7 @@ struct Operator {
     namespace: Option<String>,
     own_namespace: String,
     identity: String,
+    image: String,
     metrics: Metrics,
     ready: Ready,
 }
@@ -158,12 +164,17 @@ impl Operator {
         let mut watches = JoinSet::new();
         let caches = Caches::start(&self.client, self.namespace.as_deref(), &wake, &mut watches);
         let mut lost = right.clone();
+        let others = Arc::new(Others::new(&self.own_namespace));
         tokio::select! {
-            () = caches.are_filled() => {}
+            () = async { tokio::join!(caches.are_filled(), self.find_others(&others)); } => {}
             () = lost.lost() => return,
             () = stopped(&mut stop) => return,
         }
         self.ready.set(true);
+        if self.namespace.is_none() {
+            let (others, client) = (Arc::clone(&others), self.client.clone());
+            watches.spawn(async move { others.follow(client).await });
+        }
         let reporter =
             Reporter { controller: FIELD_MANAGER.to_owned(), instance: Some(self.identity.clone()) };
         let clusters = caches.clusters.store();
@@ -173,6 +184,10 @@ impl Operator {
             wake,
             recorder: Recorder::new(self.client.clone(), reporter),
             namespace: self.own_namespace.clone(),
+            others,
+            left: Mutex::default(),
+            since: Instant::now(),
+            image: self.image.clone(),
             attendants: Mutex::new(HashMap::new()),
             written: Mutex::new(HashMap::new()),
         });
@@ -196,6 +211,20 @@ impl Operator {
                     return;
                 }
             }
+        }
+    }
+}
+
+impl Operator {
+    /// Waits until it is known which other operators there are. One for a single namespace has no right to know, and
+    /// need not: its Lease is the only one there, and operators for all namespaces give way.
+    async fn find_others(&self, others: &Others) {
+        while self.namespace.is_none() {
+            match others.read(&self.client).await {
+                Ok(()) => return,
+                Err(error) => tracing::warn!(%error, "cannot read the leases of other operators"),
+            }
+            tokio::time::sleep(OTHERS_RETRY).await;
         }
     }
 }
