@@ -11,6 +11,7 @@ pub mod cli;
 pub mod coordination;
 pub mod engine;
 pub mod master;
+pub mod net;
 pub mod operator;
 #[cfg(feature = "planted")]
 pub mod planted;

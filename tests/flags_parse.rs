@@ -264,7 +264,8 @@ fn the_command_line_beats_the_environment_beats_the_file_beats_the_default() {
     assert_eq!(settings.objects.client_ttl, Duration::from_secs(40));
     assert_eq!(settings.rpc.port, 1003);
     assert_eq!(settings.http.port, 1001);
-    assert_eq!(settings.http.host, "0.0.0.0");
+    // Every address, IPv6 included; one that is named is the one.
+    assert_eq!(settings.http.host, "::");
     assert!(warnings.is_empty(), "{warnings:?}");
     // A default that is written out counts as written.
     let (settings, _) = world.run(&["--config_path=c.yaml", "--client_ttl=10"]);

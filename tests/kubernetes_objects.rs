@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{PodTemplateSpec, Secret};
 use moonkeeper::api::MasterCluster;
 use moonkeeper::coordination::etcd::{LoginFiles, UserName};
 use moonkeeper::master::flags::{self, Parsed};
@@ -291,6 +291,99 @@ fn what_cannot_be_built_is_told() {
     let mut nobody = case("minimal");
     nobody.metadata.uid = None;
     assert_eq!(objects(&nobody, &facts()), Err(BuildError::NoIdentity("uid")));
+}
+
+/// The template of the pods of a case after a change.
+fn template(change: impl FnOnce(&mut MasterCluster)) -> PodTemplateSpec {
+    let mut cluster = case("minimal");
+    change(&mut cluster);
+    objects(&cluster, &facts()).unwrap().stateful_set.spec.unwrap().template
+}
+
+/// OpenShift gives each namespace ids of its own, and refuses pods that name others.
+#[test]
+fn pods_name_no_user_and_no_group() {
+    for name in CASES {
+        let text = text(built(name));
+        for word in ["runAsUser", "runAsGroup", "fsGroup"] {
+            assert!(!text.contains(word), "{name} has {word}");
+        }
+    }
+    // What the user says counts.
+    let pod = template(|it| it.spec.pod_template.security_context = json!({"fsGroup": 7})).spec.unwrap();
+    let context = pod.security_context.unwrap();
+    assert_eq!((context.fs_group, context.run_as_non_root), (Some(7), Some(true)));
+    // Then the files of Secrets have to be there for all.
+    let modes = pod.volumes.unwrap().into_iter().filter_map(|volume| volume.secret?.default_mode);
+    assert!(modes.collect::<Vec<_>>().iter().all(|mode| *mode == 0o444));
+}
+
+/// A master without requests is the first to go when its node is short of memory.
+#[test]
+fn masters_request_something() {
+    let resources = |text: Value| {
+        let pod = template(|it| it.spec.resources = serde_json::from_value(text).unwrap()).spec.unwrap();
+        serde_json::to_value(pod.containers[0].resources.clone()).unwrap()
+    };
+    assert_eq!(resources(json!({})), json!({"requests": {"cpu": "250m", "memory": "512Mi"}}));
+    assert_eq!(
+        resources(json!({"requests": {"memory": "4Gi"}})),
+        json!({"requests": {"cpu": "250m", "memory": "4Gi"}})
+    );
+    // A limit alone is a request as well.
+    assert_eq!(
+        resources(json!({"limits": {"cpu": "100m", "memory": "256Mi"}})),
+        json!({"limits": {"cpu": "100m", "memory": "256Mi"}})
+    );
+    assert_eq!(
+        resources(json!({"requests": {"cpu": 0, "memory": 0}})),
+        json!({"requests": {"cpu": "0", "memory": "0"}})
+    );
+}
+
+/// A proxy before the peer port would answer for a primary that has died.
+#[test]
+fn sidecars_stay_out_unless_they_are_asked_for() {
+    let metadata = |template: PodTemplateSpec| {
+        let metadata = template.metadata.unwrap();
+        let label = metadata.labels.unwrap()["sidecar.istio.io/inject"].clone();
+        (label, metadata.annotations.unwrap()["linkerd.io/inject"].clone())
+    };
+    assert_eq!(metadata(template(|_| {})), ("false".to_owned(), "disabled".to_owned()));
+    let asked = template(|it| {
+        it.spec.pod_template.labels.insert("sidecar.istio.io/inject".into(), "true".into());
+        it.spec.pod_template.annotations.insert("linkerd.io/inject".into(), "enabled".into());
+    });
+    assert_eq!(metadata(asked), ("true".to_owned(), "enabled".to_owned()));
+}
+
+#[test]
+fn the_metadata_server_is_reached_through_the_service_and_the_policy() {
+    let mut cluster = case("minimal");
+    let ports = |cluster: &MasterCluster| {
+        let objects = objects(cluster, &facts()).unwrap();
+        let service = objects.leader_service.spec.unwrap().ports.unwrap();
+        let policy = serde_json::to_value(objects.network_policy).unwrap()["spec"]["ingress"].clone();
+        let pod = objects.stateful_set.spec.unwrap().template.spec.unwrap();
+        (
+            service.iter().any(|port| port.port == 8080),
+            policy.as_array().unwrap().iter().any(|rule| rule["ports"][0]["port"] == 8080),
+            pod.containers[0].ports.as_ref().unwrap().iter().any(|port| port.container_port == 8080),
+        )
+    };
+    assert_eq!(ports(&cluster), (false, false, false));
+    cluster.spec.metadata_server.enabled = true;
+    assert_eq!(ports(&cluster), (true, true, true));
+    // The policy lets in the same peers as to the port for clients.
+    let policy = serde_json::to_value(built("production").network_policy).unwrap();
+    let from = |port: u16| {
+        let rules = policy["spec"]["ingress"].as_array().unwrap();
+        rules.iter().find(|rule| rule["ports"][0]["port"] == port).map(|rule| rule["from"].clone())
+    };
+    assert_eq!(from(8080), from(50051));
+    assert!(from(8080).is_some());
+    assert_eq!(settings("production").metadata_server.unwrap().port, 8080);
+    assert!(settings("minimal").metadata_server.is_none());
 }
 
 #[test]

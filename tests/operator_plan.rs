@@ -4,6 +4,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "operator_plan/tables.rs"]
+mod tables;
+
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -154,16 +157,18 @@ fn last_status() -> impl Strategy<Value = MasterClusterStatus> {
         Just(SwitchoverResult::Succeeded),
         Just(SwitchoverResult::Failed)
     ];
-    let switchover = prop::option::of((request(), prop::option::of(0u8..5), result, at()));
+    let switchover =
+        prop::option::of((request(), prop::option::of(0u8..5), prop::option::of(5i64..45), result, at()));
     let failover = prop::option::of((prop::option::of(0u8..5), any::<bool>(), at()));
     (leader, prop::option::of(5i64..45), switchover, failover).prop_map(
         |(leader, term, switchover, failover)| MasterClusterStatus {
             leader: leader.map(|ordinal| LeaderStatus { name: pod_name(ordinal), ..LeaderStatus::default() }),
             term,
-            last_switchover: switchover.map(|(request_id, from, result, at)| SwitchoverReport {
+            last_switchover: switchover.map(|(request_id, from, term, result, at)| SwitchoverReport {
                 request_id,
                 from: from.map(pod_name),
                 to: None,
+                term,
                 result,
                 message: None,
                 duration_milliseconds: None,
@@ -311,10 +316,10 @@ proptest! {
         if observed.deleted_at.is_none() {
             prop_assert_eq!(&second.finalizer, &Finalizer::Leave);
         }
-        // A request is recorded in one pass and acted on in the next, so two passes settle it.
-        let later = done(&spec, &after, &second);
-        let third = plan(NAME, &spec, &later);
-        let last = done(&spec, &later, &third);
+        // The request before is ended in one pass, a new one recorded in the next and acted on in the third.
+        let third = done(&spec, &after, &second);
+        let later = done(&spec, &third, &plan(NAME, &spec, &third));
+        let last = done(&spec, &later, &plan(NAME, &spec, &later));
         prop_assert!(!is_news(&later.status, &last.status), "{:#?}\n{:#?}", later.status, last.status);
         prop_assert!(happenings(&later.status, &last.status).is_empty());
     }
@@ -337,6 +342,16 @@ proptest! {
             // Before the first primary of all nobody serves.
             let nobody = observed.etcd.view().is_some_and(|view| view.leader.is_none());
             prop_assert!(stays || (nobody && observed.status.term.is_none()), "{primary:?} with {replicas}");
+        }
+        // Of the standbys that are caught up, one at least stays, unless none is wanted.
+        if let (Objects::Apply { replicas }, Some(set)) = (plan.objects, &observed.stateful_set)
+            && replicas < set.replicas
+            && replicas > 1
+        {
+            let ordinal = |pod: &PodFacts| pod.name.rsplit_once('-').unwrap().1.parse::<i32>().unwrap();
+            let ready = caught_up_standbys(&observed);
+            let stays = ready.iter().any(|pod| ordinal(pod) < replicas);
+            prop_assert!(stays || ready.is_empty(), "{replicas} masters, {:?} caught up", ready);
         }
         if matches!(plan.act, Some(Act::EndMasters | Act::DeleteKeys { .. })) {
             prop_assert!(observed.deleted_at.is_some() && spec.deletion_policy == DeletionPolicy::Delete);

@@ -17,7 +17,8 @@ pub use duration::GoDuration;
 pub use pod_template::PodTemplate;
 pub use spec::{
     Admin, DeletionPolicy, Durability, Etcd, Expired, Failover, Image, MasterCluster, MasterClusterSpec,
-    NetworkPolicy, Promotion, PullPolicy, Replication, Resources, Scheduling, Spread, Store, Switchover,
+    MetadataServer, NetworkPolicy, Promotion, PullPolicy, Replication, Resources, Scheduling, Spread, Store,
+    Switchover,
 };
 pub use status::{
     Cleaned, EtcdStatus, FailoverReport, LeaderStatus, MasterClusterStatus, MemberStatus, OplogStatus, Phase,

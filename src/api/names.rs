@@ -54,6 +54,9 @@ pub const ADMIN_PORT: u16 = 9004;
 /// The port for other masters.
 pub const PEER_PORT: u16 = 9005;
 
+/// The port of the metadata server for transfer engines.
+pub const METADATA_PORT: u16 = 8080;
+
 /// The headless Service, which the StatefulSet is governed by. The StatefulSet, the ServiceAccount, the
 /// PodDisruptionBudget and the NetworkPolicy have the same name: that of the cluster.
 #[must_use]

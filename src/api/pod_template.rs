@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::schema;
+use super::spec::is_empty;
 
 /// What is added to the pods of the masters. Passed on to Kubernetes, which says what is wrong with it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PodTemplate {
     /// More labels.
@@ -32,6 +33,11 @@ pub struct PodTemplate {
         }],
     ))]
     pub annotations: BTreeMap<String, String>,
+    /// The security context of the pods, as in a pod: fsGroup for a volume of your own, for instance. Where it says
+    /// nothing, the pods are not root and have the seccomp profile RuntimeDefault.
+    #[serde(skip_serializing_if = "is_empty")]
+    #[schemars(schema_with = "schema::passed_on")]
+    pub security_context: Value,
     /// More variables for the master. MOONKEEPER_FLAG sets any flag of `moonkeeper master` that has no field here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::named_list", extend("x-kubernetes-validations" = [{
@@ -61,4 +67,19 @@ pub struct PodTemplate {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::named_list")]
     pub image_pull_secrets: Vec<Value>,
+}
+
+impl Default for PodTemplate {
+    fn default() -> Self {
+        Self {
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            security_context: Value::Object(serde_json::Map::new()),
+            env: Vec::new(),
+            volumes: Vec::new(),
+            volume_mounts: Vec::new(),
+            containers: Vec::new(),
+            image_pull_secrets: Vec::new(),
+        }
+    }
 }

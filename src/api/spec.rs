@@ -21,7 +21,6 @@ use super::{GoDuration, PodTemplate, schema};
     status = "MasterClusterStatus",
     derive = "PartialEq",
     shortname = "mcl",
-    category = "all",
     doc = "A master for Mooncake Store with standbys that take over without losing an acknowledged change.",
     scale(
         spec_replicas_path = ".spec.replicas",
@@ -64,6 +63,9 @@ pub struct MasterClusterSpec {
     /// The store's own settings.
     #[serde(default)]
     pub store: Store,
+    /// The metadata server for transfer engines that are set up with http://NAME-leader:8080/metadata.
+    #[serde(default)]
+    pub metadata_server: MetadataServer,
     /// When a primary is replaced.
     #[serde(default)]
     pub failover: Failover,
@@ -104,9 +106,8 @@ fn three() -> i32 {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Image {
-    /// Without a tag.
+    /// Without a tag. Empty means the operator's own image when the masters are first made, and that one from then on.
     #[schemars(extend(
-        "minLength" = 1,
         "maxLength" = 255,
         "x-kubernetes-validations" = [{
             "rule": "!self.contains('@') && !self.matches(':[^/]*$')",
@@ -114,8 +115,8 @@ pub struct Image {
         }],
     ))]
     pub repository: String,
-    /// A tag, or a digest like sha256:... . Empty means the operator's own version when the masters are first made,
-    /// and that one from then on: a new operator does not restart them.
+    /// A tag, or a digest like sha256:... . Empty means the one of the operator's own image when the masters are first
+    /// made, and that one from then on: a new operator does not restart them.
     #[schemars(extend(
         "maxLength" = 128,
         "pattern" = "^([A-Za-z0-9_][A-Za-z0-9_.-]*|sha256:[0-9a-f]{64})?$",
@@ -127,11 +128,7 @@ pub struct Image {
 
 impl Default for Image {
     fn default() -> Self {
-        Self {
-            repository: "ghcr.io/moonkeeper/moonkeeper".to_owned(),
-            tag: String::new(),
-            pull_policy: PullPolicy::IfNotPresent,
-        }
+        Self { repository: String::new(), tag: String::new(), pull_policy: PullPolicy::IfNotPresent }
     }
 }
 
@@ -237,6 +234,14 @@ impl Default for Store {
             client_ttl: "10s".into(),
         }
     }
+}
+
+/// The metadata server for transfer engines.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct MetadataServer {
+    /// Whether masters serve it, on port 8080.
+    pub enabled: bool,
 }
 
 /// When a primary is replaced.
@@ -387,7 +392,7 @@ impl Default for Scheduling {
 }
 
 /// Whether an object that is passed on says nothing.
-fn is_empty(value: &Value) -> bool {
+pub(super) fn is_empty(value: &Value) -> bool {
     value.as_object().is_none_or(serde_json::Map::is_empty)
 }
 
@@ -423,7 +428,8 @@ pub struct Admin {
 pub struct NetworkPolicy {
     /// Whether there is one.
     pub enabled: bool,
-    /// Who reaches the port for Mooncake clients, as the peers of a NetworkPolicy; everybody if there are none.
+    /// Who reaches the port for Mooncake clients and the metadata server, as the peers of a NetworkPolicy; everybody if
+    /// there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::passed_on_list")]
     pub clients: Vec<Value>,

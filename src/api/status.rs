@@ -40,6 +40,9 @@ pub struct MasterClusterStatus {
     /// The most records that a standby is behind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lag: Option<i64>,
+    /// The image that the masters are made with. It stays until spec.image asks for another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
     /// The version of the program that serves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
@@ -122,7 +125,8 @@ pub struct MemberStatus {
     /// The version of its program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// When it was last heard from.
+    /// When its key was last seen in etcd. Written with every change of the status, and else every five minutes, as are
+    /// applied and lag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
     pub last_seen: Option<Time>,
@@ -196,6 +200,9 @@ pub struct SwitchoverReport {
     /// Who leads now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
+    /// The term that began with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub term: Option<i64>,
     /// What came of it.
     pub result: SwitchoverResult,
     /// Why it did not succeed, or what it waits for.

@@ -6,6 +6,8 @@ use clap::{ArgAction, Parser, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
 use crate::master::settings::ha::Listen;
+use crate::net::listen::EVERY_ADDRESS;
+use crate::operator::build::image;
 use crate::operator::run::{Settings, run};
 
 /// Runs the masters of MasterCluster resources and looks after them
@@ -19,14 +21,17 @@ struct Arguments {
     /// kubeconfig says)
     #[arg(long, value_name = "NAME")]
     own_namespace: Option<String>,
+    /// Image of masters whose spec.image names none: the operator's own, as the chart says
+    #[arg(long, value_name = "IMAGE", default_value = image::DEFAULT)]
+    default_image: String,
     /// Write only while holding a Lease, so that several operators can run
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
     leader_elect: bool,
     /// Where metrics are
-    #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:8080", value_parser = address)]
+    #[arg(long, value_name = "HOST:PORT", default_value = "[::]:8080", value_parser = address)]
     metrics_address: Listen,
     /// Where /healthz and /readyz are
-    #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:8081", value_parser = address)]
+    #[arg(long, value_name = "HOST:PORT", default_value = "[::]:8081", value_parser = address)]
     health_address: Listen,
     /// How logs look; RUST_LOG says how much there is of them
     #[arg(long, value_enum, default_value_t)]
@@ -55,7 +60,7 @@ fn address(text: &str) -> Result<Listen, String> {
     let (host, port) = text.rsplit_once(':').ok_or("HOST:PORT is wanted")?;
     let port = port.parse().map_err(|_| "the port is no number up to 65535")?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    Ok(Listen { host: if host.is_empty() { "0.0.0.0".to_owned() } else { host.to_owned() }, port })
+    Ok(Listen { host: if host.is_empty() { EVERY_ADDRESS } else { host }.to_owned(), port })
 }
 
 /// Runs the command.
@@ -90,6 +95,7 @@ fn settings(arguments: Arguments) -> Result<Settings, getrandom::Error> {
         namespace: arguments.namespace.or_else(|| variable("WATCH_NAMESPACE")),
         own_namespace: arguments.own_namespace.or_else(|| variable("POD_NAMESPACE")),
         identity: format!("{name}_{chance:08x}"),
+        image: arguments.default_image,
         elect: arguments.leader_elect,
         metrics: arguments.metrics_address,
         health: arguments.health_address,

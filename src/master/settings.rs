@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::flags::value::Value;
 use super::flags::{FlagError, Values, Warning};
+use crate::net::listen::EVERY_ADDRESS;
 
 pub mod ha;
 pub mod peer;
@@ -329,8 +330,13 @@ impl Reader<'_> {
             .map_err(|_| self.values.out_of_range(name, "a port from 0 to 65535 is accepted"))
     }
 
+    /// An address to listen on. The wildcard of the reference's defaults is one of IPv4; where it was not asked for,
+    /// IPv6 is listened on as well.
     fn host(&self, name: &'static str) -> Result<String, FlagError> {
-        let host = self.values.text(name);
+        let host = match self.values.text(name) {
+            "0.0.0.0" if !self.values.is_set(name) => EVERY_ADDRESS,
+            host => host,
+        };
         // Brackets are how people write IPv6 addresses next to a port.
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let plain = |c: char| c.is_ascii_alphanumeric() || ".:-_%".contains(c);

@@ -4,17 +4,19 @@
 //! looks: wall clocks of two machines are never compared. The holder counts from the moment it *asked* to renew, and
 //! stops writing well before others may take over, whatever the API server answers meanwhile.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::metrics::Metrics;
+use super::scope::{LEASE, SCOPE_LABEL, Scope};
 
 /// How long a record lasts, how long its holder may write after it was renewed, how often it is renewed. The second
 /// leaves others a margin that covers a request under way.
@@ -127,6 +129,7 @@ fn record(seen: Option<&LeaseSpec>, me: &str, decision: Decision, now: Timestamp
 pub struct Candidate {
     api: Api<Lease>,
     name: String,
+    labels: BTreeMap<String, String>,
     me: String,
     timing: Timing,
     metrics: Metrics,
@@ -135,18 +138,12 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// One called `me` for the Lease `name`.
+    /// One called `me` for the Lease of an operator that runs in the namespace `own` and has this scope.
     #[must_use]
-    pub fn new(
-        client: Client,
-        namespace: &str,
-        name: &str,
-        me: &str,
-        timing: Timing,
-        metrics: Metrics,
-    ) -> Self {
-        let api = Api::namespaced(client, namespace);
-        Self { api, name: name.to_owned(), me: me.to_owned(), timing, metrics, seen: None }
+    pub fn new(client: Client, own: &str, scope: &Scope, me: &str, timing: Timing, metrics: Metrics) -> Self {
+        let api = Api::namespaced(client, scope.lease_namespace(own));
+        let labels = BTreeMap::from([(SCOPE_LABEL.to_owned(), scope.label().to_owned())]);
+        Self { api, name: LEASE.to_owned(), labels, me: me.to_owned(), timing, metrics, seen: None }
     }
 
     /// The right that goes with the Lease, and the work that gets and keeps it until `stop`.
@@ -213,11 +210,13 @@ impl Candidate {
         let written = match (decision, found) {
             (Decision::Wait, _) => return Ok(false),
             (_, None) => {
-                let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
+                let (name, labels) = (Some(self.name.clone()), Some(self.labels.clone()));
+                let metadata = ObjectMeta { name, labels, ..ObjectMeta::default() };
                 self.api.create(&PostParams::default(), &Lease { metadata, spec: Some(spec) }).await
             }
             // With the version that was seen: if somebody else was quicker, it is refused.
-            (_, Some(found)) => {
+            (_, Some(mut found)) => {
+                found.labels_mut().extend(self.labels.clone());
                 let lease = Lease { spec: Some(spec), ..found };
                 self.api.replace(&self.name, &PostParams::default(), &lease).await
             }

@@ -25,6 +25,7 @@ pub mod report;
 pub mod rival;
 pub mod run;
 pub mod same_etcd;
+pub mod scope;
 pub mod sight;
 pub mod view;
 mod way_to_etcd;

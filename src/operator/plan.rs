@@ -155,6 +155,8 @@ pub fn plan(name: &str, spec: &MasterClusterSpec, observed: &Observed) -> Plan {
     }
     if spec.suspend {
         plan.waits.push("spec.suspend to be taken back".to_owned());
+        // A request that is under way ends; a new one is not looked at.
+        plan.switch(spec, observed);
         return plan;
     }
     if matches!(observed.etcd, EtcdSight::Unusable { .. }) {
@@ -208,7 +210,13 @@ impl Plan {
                 self.last_switchover = Some(report);
                 self.look_again(Duration::ZERO);
             }
-            switchover::Step::End(report) => self.last_switchover = Some(report),
+            switchover::Step::End(report) => {
+                if report.request_id != spec.switchover.request_id {
+                    // The request that replaced it has its turn.
+                    self.look_again(Duration::ZERO);
+                }
+                self.last_switchover = Some(report);
+            }
             switchover::Step::Wait(what) => {
                 self.waits.push(what);
                 self.look_again(GOES_ON);

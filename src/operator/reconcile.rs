@@ -1,6 +1,6 @@
 //! One pass over a cluster: observe → plan → build → apply → act → report. The status is written on every way out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,8 +25,9 @@ use super::observe::observe;
 use super::observed::{EtcdSight, Observed};
 use super::plan::{Finalizer, LOOK_AGAIN, Objects, Plan, plan};
 use super::report::events::{Happening, farewell, happenings};
-use super::report::{Failure, Outcome, is_news, status};
+use super::report::{Failure, Outcome, is_news, is_stale, status};
 use super::same_etcd::other_etcd;
+use super::scope::Others;
 use super::sight::{Sight, log_end};
 use super::way_to_etcd::WayToEtcd;
 use super::{act, build, credentials};
@@ -43,6 +44,9 @@ const PASS_DEADLINE: Duration = Duration::from_secs(30);
 /// After the first failed pass, and the longest pause after many in a row.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Requeue delay of a cluster that another operator looks after.
+const OTHERS: Duration = Duration::from_secs(15);
 
 /// After somebody else has written in the middle of a pass.
 const SOON: Duration = Duration::from_millis(200);
@@ -62,6 +66,14 @@ pub struct Context {
     pub recorder: Recorder,
     /// Where the operator runs.
     pub namespace: String,
+    /// Which clusters are another operator's.
+    pub others: Arc<Others>,
+    /// Clusters that were left to another operator, and told so.
+    pub left: Mutex<HashSet<Resource>>,
+    /// Since when this process leads.
+    pub since: Instant,
+    /// The operator's own image, for masters whose spec names none.
+    pub image: String,
     /// Those who look after clusters.
     pub attendants: Mutex<HashMap<Resource, Arc<Attendant>>>,
     /// The status of each as last written, and the version of the resource that came of it.
@@ -145,6 +157,11 @@ impl Context {
         let namespace = cluster.namespace().unwrap_or_default();
         let name = cluster.name_any();
         self.forget_the_gone();
+        if let Some(why) = self.others.owner_of(&namespace) {
+            self.leave_to_another(cluster, why).await;
+            return Ok(Action::requeue(OTHERS));
+        }
+        self.left.lock().remove(&Resource::of(cluster));
         let WayToEtcd { etcd, complaint } = self.way_to_etcd(cluster).await;
         let mut observed = observe(cluster, &self.caches, &etcd, Timestamp::now());
         if let Some(status) = self.newer_status(cluster) {
@@ -179,8 +196,15 @@ impl Context {
         let mut shown: Option<Credentials> = None;
         // Nothing is made before it is sure that it will be cleaned up.
         if let (Objects::Apply { replicas }, true) = (plan.objects, cleaned_up) {
-            match self.make(cluster, replicas, attendant.as_deref()).await {
-                Ok(credentials) => shown = Some(credentials),
+            let set = self.caches.stateful_sets.named(&namespace, &name);
+            let in_use = observed.status.image.as_deref();
+            let in_use = in_use.or_else(|| set.as_deref().and_then(build::image::of_template));
+            let image = build::image::resolve(&cluster.spec.image, in_use, &self.image);
+            match self.make(cluster, replicas, image.clone(), attendant.as_deref()).await {
+                Ok(credentials) => {
+                    outcome.image = Some(image);
+                    shown = Some(credentials);
+                }
                 Err(Made::Failed(error)) => failure = failure.or(Some(error)),
                 Err(Made::Unbuildable(failure)) => outcome.failure = Some(failure),
             }
@@ -224,11 +248,24 @@ impl Context {
         }
     }
 
+    /// Leaves the cluster to another operator, and says so once.
+    async fn leave_to_another(&self, cluster: &MasterCluster, why: String) {
+        let resource = Resource::of(cluster);
+        self.attendants.lock().remove(&resource);
+        self.written.lock().remove(&resource);
+        if self.left.lock().insert(resource) {
+            tracing::warn!(cluster = %ObjectRef::from_obj(cluster), why, "left to another operator");
+            let note = format!("the operator in namespace {} leaves it alone: {why}", self.namespace);
+            self.tell(cluster, vec![Happening { reason: "OtherOperator", note, warning: true }]).await;
+        }
+    }
+
     /// Builds the objects and applies them.
     async fn make(
         &self,
         cluster: &MasterCluster,
         replicas: i32,
+        image: String,
         attendant: Option<&Attendant>,
     ) -> Result<Credentials, Made> {
         let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
@@ -241,9 +278,8 @@ impl Context {
         let admin = credentials::keep_or_make(there.as_ref(), own)
             .map_err(|why| unbuildable("NoCredentials", why.to_string()))?;
         let shown = self.credentials(cluster, &admin, &host).await?;
-        let set = self.caches.stateful_sets.named(&namespace, &name);
         let facts = build::Facts {
-            image: build::image::resolve(&cluster.spec.image, set.as_deref(), env!("CARGO_PKG_VERSION")),
+            image,
             operator_namespace: self.namespace.clone(),
             admin: admin.clone(),
             etcd_client_certificate: attendant.is_some_and(Attendant::shows_certificate),
@@ -297,7 +333,7 @@ impl Context {
         let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
         self.writer.metrics.etcd(&namespace, &name, observed.etcd.view().is_some());
         let status = status(&name, &cluster.spec, observed, plan, outcome);
-        if !is_news(&observed.status, &status) {
+        if !is_news(&observed.status, &status) && !is_stale(&observed.status, &status, self.since.elapsed()) {
             return Ok(());
         }
         self.write_status(cluster, &status).await?;
@@ -397,6 +433,7 @@ impl Context {
         });
         self.written.lock().retain(|resource, _| self.exists(resource));
         self.failures.lock().retain(|resource, _| self.exists(resource));
+        self.left.lock().retain(|resource| self.exists(resource));
     }
 }
 

@@ -18,7 +18,7 @@ use crate::operator::plan::Plan;
 use crate::operator::view::View;
 use crate::replication::batch::LogId;
 
-pub use news::is_news;
+pub use news::{is_news, is_stale};
 
 /// What came of a pass besides what was planned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub struct Outcome {
     pub durable_prefix: Option<u64>,
     /// The log that this record is in.
     pub log: Option<LogId>,
+    /// The image that the masters are made with, if they were made.
+    pub image: Option<String>,
 }
 
 /// What went wrong in a pass.
@@ -73,6 +75,7 @@ pub fn status(
             None => before.term,
         },
         version: serving.and_then(|member| member.version.clone()).or_else(|| before.version.clone()),
+        image: outcome.image.clone().or_else(|| before.image.clone()),
         leader,
         replicas: count(observed.pods.len()),
         ready_replicas: count(observed.pods.iter().filter(|pod| pod.ready).count()),

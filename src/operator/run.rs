@@ -13,6 +13,7 @@ use kube::{Client, Config};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 
@@ -22,14 +23,12 @@ use super::health::{self, Ready};
 use super::lease::{Candidate, Right, Timing};
 use super::metrics::Metrics;
 use super::reconcile::{Context, after_failure, reconcile};
+use super::scope::{Others, Scope};
 use crate::api::MasterCluster;
 use crate::api::names::FIELD_MANAGER;
 use crate::master::http::server;
 use crate::master::settings::HttpLimits;
 use crate::master::settings::ha::Listen;
-
-/// The name of the Lease.
-const LEASE: &str = "moonkeeper-operator";
 
 /// So many clusters are looked at at once. More wait for their turn; each takes some ten milliseconds.
 const AT_ONCE: u16 = 32;
@@ -41,6 +40,9 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// The same for watches, which are silent until something happens: longer than the API server keeps one.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Pause after a failed read of the Leases of other operators.
+const OTHERS_RETRY: Duration = Duration::from_secs(2);
+
 /// What the operator is told.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -50,6 +52,8 @@ pub struct Settings {
     pub own_namespace: Option<String>,
     /// Its name among operators.
     pub identity: String,
+    /// Its own image, for masters whose spec names none.
+    pub image: String,
     /// Whether it writes only while it holds the Lease.
     pub elect: bool,
     /// Where metrics are.
@@ -106,7 +110,7 @@ pub async fn run(settings: &Settings, mut stop: watch::Receiver<bool>) -> Result
         let candidate = Candidate::new(
             client.clone(),
             &own_namespace,
-            LEASE,
+            &Scope::of(settings.namespace.as_deref()),
             &settings.identity,
             Timing::default(),
             metrics.clone(),
@@ -125,6 +129,7 @@ pub async fn run(settings: &Settings, mut stop: watch::Receiver<bool>) -> Result
         namespace: settings.namespace.clone(),
         own_namespace,
         identity: settings.identity.clone(),
+        image: settings.image.clone(),
         metrics,
         ready,
     };
@@ -160,6 +165,7 @@ struct Operator {
     namespace: Option<String>,
     own_namespace: String,
     identity: String,
+    image: String,
     metrics: Metrics,
     ready: Ready,
 }
@@ -173,12 +179,17 @@ impl Operator {
         let mut watches = JoinSet::new();
         let caches = Caches::start(&self.watching, self.namespace.as_deref(), &wake, &mut watches);
         let mut lost = right.clone();
+        let others = Arc::new(Others::new(&self.own_namespace));
         tokio::select! {
-            () = caches.are_filled() => {}
+            () = async { tokio::join!(caches.are_filled(), self.find_others(&others)); } => {}
             () = lost.lost() => return,
             () = stopped(&mut stop) => return,
         }
         self.ready.set(true);
+        if self.namespace.is_none() {
+            let (others, client) = (Arc::clone(&others), self.client.clone());
+            watches.spawn(async move { others.follow(client).await });
+        }
         let reporter =
             Reporter { controller: FIELD_MANAGER.to_owned(), instance: Some(self.identity.clone()) };
         let clusters = caches.clusters.store();
@@ -188,6 +199,10 @@ impl Operator {
             wake,
             recorder: Recorder::new(self.client.clone(), reporter),
             namespace: self.own_namespace.clone(),
+            others,
+            left: Mutex::default(),
+            since: Instant::now(),
+            image: self.image.clone(),
             attendants: Mutex::new(HashMap::new()),
             written: Mutex::new(HashMap::new()),
             failures: Mutex::new(HashMap::new()),
@@ -212,6 +227,20 @@ impl Operator {
                     return;
                 }
             }
+        }
+    }
+}
+
+impl Operator {
+    /// Waits until it is known which other operators there are. One for a single namespace has no right to know, and
+    /// need not: its Lease is the only one there, and operators for all namespaces give way.
+    async fn find_others(&self, others: &Others) {
+        while self.namespace.is_none() {
+            match others.read(&self.client).await {
+                Ok(()) => return,
+                Err(error) => tracing::warn!(%error, "cannot read the leases of other operators"),
+            }
+            tokio::time::sleep(OTHERS_RETRY).await;
         }
     }
 }

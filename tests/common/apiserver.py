@@ -21,6 +21,7 @@ import sys
 import threading
 
 import processes
+from hosts import Host
 from ports import free_port
 from waiting import wait_until
 
@@ -41,14 +42,15 @@ def program(name):
 class ApiServer:
     """etcd and kube-apiserver with their data in `folder`; both end with `end`, or with the test run."""
 
-    def __init__(self, folder, flags=()):
-        """`flags` are added to those of kube-apiserver."""
+    def __init__(self, folder, flags=(), host=None):
+        """`flags` are added to those of kube-apiserver; `host` is the machine that both run on."""
+        self.host = host or Host()
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.port, self.etcd_port, self._peer_port = free_port(), free_port(), free_port()
-        self.url = f"https://127.0.0.1:{self.port}"
+        self.url = f"https://{self.host.at(self.port)}"
         self.kubeconfig = self.folder / "admin.kubeconfig"
-        self.etcd_endpoint = f"127.0.0.1:{self.etcd_port}"
+        self.etcd_endpoint = self.host.at(self.etcd_port)
         self._pki = self.folder / "pki"
         self._flags = list(flags)
         self._etcd = self._server = None
@@ -89,7 +91,7 @@ class ApiServer:
                     # Named, or kubeadm asks the internet which one is current.
                     "kubernetesVersion": _output([program("kubeadm"), "version", "-o", "short"]).strip(),
                     "certificatesDir": str(self._pki),
-                    "apiServer": {"certSANs": ["127.0.0.1", "localhost"]},
+                    "apiServer": {"certSANs": ["127.0.0.1", "::1", "localhost"]},
                 }
             )
         )
@@ -105,26 +107,26 @@ class ApiServer:
         self._write_kubeconfig(self.kubeconfig, token)
 
     def _start_etcd(self):
-        client, peer = f"http://{self.etcd_endpoint}", f"http://127.0.0.1:{self._peer_port}"
+        client, peer = f"http://{self.etcd_endpoint}", f"http://{self.host.at(self._peer_port)}"
         command = [os.environ["ETCD_BIN"], "--name", "api", "--data-dir", str(self.folder / "etcd")]
         command += ["--listen-client-urls", client, "--advertise-client-urls", client]
         command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
         # The data lives as long as the test: no power cut can lose it.
         command += ["--initial-cluster", f"api={peer}", "--unsafe-no-fsync", "--log-level", "warn"]
-        self._etcd = processes.spawn(command, self.folder / "etcd.log")
+        self._etcd = processes.spawn(self.host.wrap(command), self.folder / "etcd.log")
 
     def start(self):
         """Starts kube-apiserver on what etcd has, and waits until it is ready."""
         pki = self._pki
         command = [
             program("kube-apiserver"),
-            "--bind-address=127.0.0.1",
-            "--advertise-address=127.0.0.1",
+            f"--bind-address={self.host.address}",
+            f"--advertise-address={self.host.address}",
             f"--secure-port={self.port}",
             # Nobody shall be sent to a loopback address by the `kubernetes` Service.
             "--endpoint-reconciler-type=none",
             f"--etcd-servers=http://{self.etcd_endpoint}",
-            "--service-cluster-ip-range=10.96.0.0/16",
+            f"--service-cluster-ip-range={'fd00:10:96::/112' if ':' in self.host.address else '10.96.0.0/16'}",
             "--authorization-mode=RBAC",
             # It wants an account in each namespace that only a controller makes.
             "--disable-admission-plugins=ServiceAccount",
@@ -137,7 +139,7 @@ class ApiServer:
             f"--service-account-signing-key-file={pki / 'sa.key'}",
             *self._flags,
         ]
-        self._server = processes.spawn(command, self.folder / f"kube-apiserver-{self._starts}.log")
+        self._server = processes.spawn(self.host.wrap(command), self.folder / f"kube-apiserver-{self._starts}.log")
         self._starts += 1
         wait_until(self._ready, f"kube-apiserver to be ready (logs in {self.folder})", START_SECONDS)
 
@@ -166,7 +168,7 @@ class ApiServer:
         # kubectl keeps what it learns of a server in the home folder otherwise.
         environment = os.environ | {"KUBECACHEDIR": str(self.folder / "kubectl-cache")}
         done = subprocess.run(
-            command, input=input, env=environment, capture_output=True, text=True, timeout=CALL_SECONDS
+            self.host.wrap(command), input=input, env=environment, capture_output=True, text=True, timeout=CALL_SECONDS
         )
         if check and done.returncode:
             raise AssertionError(f"kubectl {' '.join(map(str, arguments))}: {done.stderr.strip()}")

@@ -22,6 +22,10 @@ class Host:
     def __init__(self, address="127.0.0.1", namespace=None):
         self.address, self.namespace = address, namespace
 
+    def at(self, port):
+        """Address and port as one text, IPv6 addresses in brackets."""
+        return f"[{self.address}]:{port}" if ":" in self.address else f"{self.address}:{port}"
+
     @property
     def network(self):
         """The file that stands for its network; None for this machine's own."""
@@ -60,6 +64,20 @@ def _remove_orphans():
     for name in os.listdir("/run/netns") if os.path.isdir("/run/netns") else []:
         if name.startswith(PREFIX) and not os.path.exists(f"/proc/{name[len(PREFIX) :].split('-')[0]}"):
             _ip("netns", "delete", name)
+
+
+@contextlib.contextmanager
+def ipv6_only():
+    """A machine without any IPv4 address, not even that of the loopback. Needs root."""
+    _remove_orphans()
+    name = f"{PREFIX}{os.getpid()}-{uuid.uuid4().hex[:4]}-v6"
+    _ip("netns", "add", name)
+    try:
+        _ip("-n", name, "link", "set", "lo", "up")
+        _ip("-n", name, "address", "delete", "127.0.0.1/8", "dev", "lo")
+        yield Host("::1", name)
+    finally:
+        _ip("netns", "delete", name)
 
 
 class Network:

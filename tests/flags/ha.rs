@@ -56,7 +56,7 @@ fn defaults() {
     assert_eq!(ha.etcd, EtcdAccess { endpoints: vec!["http://a:2379".into()], ..EtcdAccess::default() });
     assert_eq!(ha.member_name, "box-50051");
     assert_eq!(ha.advertise, Advertise { host: Some("10.0.0.1".into()), rpc_port: 50051 });
-    assert_eq!(ha.peer, Listen { host: "0.0.0.0".into(), port: 9005 });
+    assert_eq!(ha.peer, Listen { host: "::".into(), port: 9005 });
     assert_eq!(ha.peer_auth, PeerAuth::TokenInEtcd);
     assert_eq!(ha.admin.listen, Listen { host: "127.0.0.1".into(), port: 9004 });
     assert_eq!((ha.admin.token_file, ha.admin.tls, ha.data_dir), (None, None, None));

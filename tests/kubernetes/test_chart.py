@@ -117,11 +117,59 @@ def test_the_image_can_be_any(server, namespaces, values):
 
 def test_one_namespace_needs_no_rights_outside(server, namespaces, values):
     items = objects(server, render(values(VALUES["one-namespace"])))
-    assert not [item["kind"] for item in items if item["kind"].startswith("ClusterRole")]
+    # Roles for people are bound by Kubernetes' own, to whom those are bound.
+    assert not [item["kind"] for item in items if item["kind"] == "ClusterRoleBinding"]
     roles = {(item["metadata"]["namespace"], item["metadata"]["name"]) for item in items if item["kind"] == "Role"}
-    assert roles == {("team-a", "moonkeeper"), (NAMESPACE, "moonkeeper-lease")}
+    assert roles == {("team-a", "moonkeeper"), ("team-a", "moonkeeper-lease")}
     everywhere = objects(server, render(values({})))
-    assert one(everywhere, "ClusterRole")["rules"] == one(items, "Role")["rules"]
+    # Only an operator for all namespaces has to know of others.
+    *rules, leases = one(everywhere, "ClusterRole")["rules"]
+    assert rules == one(items, "Role")["rules"]
+    assert (leases["resources"], leases["verbs"]) == (["leases"], ["list"])
+
+
+def test_users_see_and_edit_by_the_roles_that_they_have(server, namespaces, values):
+    items = objects(server, render(values({})))
+
+    def given(to):
+        label = f"rbac.authorization.k8s.io/aggregate-to-{to}"
+        roles = [item for item in items if item["metadata"]["labels"].get(label) == "true"]
+        rules = [rule for role in roles for rule in role["rules"]]
+        return {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+
+    assert given("view") >= {("masterclusters", verb) for verb in ("get", "list", "watch")}
+    assert given("view").isdisjoint({(resource, "patch") for resource, _ in given("view")})
+    edits = {("masterclusters", verb) for verb in ("create", "update", "patch", "delete")} | {("masterclusters/scale", "update")}
+    assert given("edit") == given("admin") and given("edit") >= edits
+    # Who leads is written by the operator alone.
+    assert not [verb for resource, verb in given("edit") if resource == "masterclusters/status"]
+    none = objects(server, render(values({"rbac": {"aggregate": False}})))
+    assert len([item for item in none if item["kind"] == "ClusterRole"]) == 1
+
+
+def pod_specs(items):
+    return [item["spec"]["template"]["spec"] for item in items if item["kind"] in ("Deployment", "StatefulSet")]
+
+
+def test_the_platform_may_choose_the_user(server, namespaces, values):
+    """OpenShift gives each namespace ids of its own, and refuses pods that name others."""
+    chosen = {"etcd": {"enabled": True, "runAsUser": None}}
+    found = [pod["securityContext"] for pod in pod_specs(objects(server, render(values(chosen))))]
+    assert found == [{"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}] * 2
+
+
+def test_pods_pass_the_strictest_standard(server, namespaces, values):
+    server.kubectl("label", "namespace", NAMESPACE, "--overwrite", "pod-security.kubernetes.io/warn=restricted")
+    try:
+        objects(server, render(values({"etcd": {"enabled": True}})))
+    finally:
+        server.kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/warn-")
+
+
+def test_masters_get_the_image_of_the_operator(server, namespaces, values):
+    for name, image in [("local-image", "docker.io/library/moonkeeper:test"), ("digest", "ghcr.io/moonkeeper/moonkeeper@sha256:" + "0" * 64)]:
+        (container,) = one(objects(server, render(values(VALUES[name]))), "Deployment")["spec"]["template"]["spec"]["containers"]
+        assert f"--default-image={image}" in container["args"]
 
 
 def test_uninstalling_keeps_the_definition(server, namespaces, values):
@@ -155,7 +203,10 @@ def test_the_manifests_are_those_of_the_chart():
 
 
 def test_the_api_server_takes_the_manifests(server, namespaces):
-    server.kubectl("apply", "--validate=strict", "--dry-run=server", "-f", ROOT / "manifests" / "install.yaml")
+    path = ROOT / "manifests" / "install.yaml"
+    done = server.kubectl("apply", "--validate=strict", "--dry-run=server", "-f", path, "-o", "json")
+    (namespace,) = [item for item in json.loads(done.stdout)["items"] if item["kind"] == "Namespace"]
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
 EXAMPLES = sorted((ROOT / "manifests" / "examples").glob("*.yaml"))

@@ -18,7 +18,7 @@ def test_defaults_are_filled_in(server, namespace):
     spec = server.get("mcl", "demo", "-n", namespace)["spec"]
     assert spec == {
         "replicas": 3,
-        "image": {"repository": "ghcr.io/moonkeeper/moonkeeper", "tag": "", "pullPolicy": "IfNotPresent"},
+        "image": {"repository": "", "tag": "", "pullPolicy": "IfNotPresent"},
         "resources": {},
         "etcd": {"endpoints": ["http://etcd:2379"], "tlsSecretName": "", "credentialsSecretName": ""},
         "store": {
@@ -28,6 +28,7 @@ def test_defaults_are_filled_in(server, namespace):
             "evictionRatio": "0.05",
             "clientTTL": "10s",
         },
+        "metadataServer": {"enabled": False},
         "failover": {"leaseTTL": "5s", "keepAliveInterval": "1s", "inheritedClientTTL": "180s"},
         "promotion": {"expired": "Keep"},
         "replication": {"durability": "Strict", "leaseSyncInterval": "1s"},
@@ -45,7 +46,7 @@ def test_defaults_are_filled_in_beside_what_is_given(server, namespace):
     manifest = cluster(image={"tag": "1.0"}, failover={"leaseTTL": "10s"}, networkPolicy={"clients": [{"podSelector": {}}]})
     apply(server, manifest, namespace=namespace)
     spec = server.get("mcl", "demo", "-n", namespace)["spec"]
-    assert spec["image"] == {"repository": "ghcr.io/moonkeeper/moonkeeper", "tag": "1.0", "pullPolicy": "IfNotPresent"}
+    assert spec["image"] == {"repository": "", "tag": "1.0", "pullPolicy": "IfNotPresent"}
     assert spec["failover"] == {"leaseTTL": "10s", "keepAliveInterval": "1s", "inheritedClientTTL": "180s"}
     assert spec["networkPolicy"] == {"enabled": True, "clients": [{"podSelector": {}}]}
 
@@ -61,6 +62,7 @@ STATUS = {
     "updatedReplicas": 3,
     "selector": "moonkeeper.dev/cluster=demo",
     "lag": 7,
+    "image": "ghcr.io/moonkeeper/moonkeeper:0.1.0",
     "version": "0.1.0",
     "members": [
         {"name": "demo-0", "node": "n1", "role": "primary", "applied": 9001, "lag": 0, "version": "0.1.0"},
@@ -75,7 +77,7 @@ STATUS = {
         "cleaned": {"objects": 0, "clients": 1, "bytes": 0},
         "at": "2026-01-01T00:00:00Z",
     },
-    "lastSwitchover": {"requestId": "a1", "from": "demo-1", "to": "demo-2", "result": "Succeeded", "durationMilliseconds": 40},
+    "lastSwitchover": {"requestId": "a1", "from": "demo-1", "to": "demo-2", "term": 48211, "result": "Succeeded", "durationMilliseconds": 40},
     "conditions": [
         {
             "type": "Ready",
@@ -107,6 +109,12 @@ def test_what_kubectl_get_shows(server, namespace):
     assert row[-2:] == ["48211", "0.1.0"]
     # What `kubectl wait`, and tools that follow the same convention, look at.
     server.kubectl("wait", "mcl/demo", "-n", namespace, "--for=condition=Ready", "--timeout=10s")
+
+
+def test_deleting_all_of_a_namespace_spares_the_clusters(server, namespace):
+    """`kubectl delete all --all` is what people type to be rid of pods and Services."""
+    apply(server, cluster(), namespace=namespace)
+    assert "demo" not in server.kubectl("get", "all", "-n", namespace).stdout
 
 
 def test_it_can_be_scaled(server, namespace):

@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 
 import processes
+from hosts import Host
 from ports import free_port
 from waiting import wait_until
 
@@ -16,24 +17,29 @@ _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 class Operator:
     """One process."""
 
-    def __init__(self, log, kubeconfig, namespace, own_namespace=None, elect=True, hosts=None):
+    def __init__(self, log, kubeconfig, namespace, own_namespace=None, elect=True, host=None, hosts=None, flags=()):
+        """`host` is the machine that it runs on: there it listens on every address, here on loopback. `hosts` is a file of
+        host names for it alone."""
+        self.host = host or Host()
         self.metrics_port, self.health_port = free_port(), free_port()
         self.log = log
         command = [os.environ["MOONKEEPER_BIN"], "operator", f"--leader-elect={str(elect).lower()}"]
         # Without a namespace it looks after all. Each test elects among its own operators.
         command += [f"--namespace={namespace}"] if namespace else []
         command += [f"--own-namespace={own_namespace or namespace}"]
-        command += [f"--metrics-address=127.0.0.1:{self.metrics_port}"]
-        command += [f"--health-address=127.0.0.1:{self.health_port}"]
+        listen = "" if host else "127.0.0.1"
+        command += [f"--metrics-address={listen}:{self.metrics_port}", f"--health-address={listen}:{self.health_port}"]
+        command += flags
         environment = os.environ | {"KUBECONFIG": str(kubeconfig), "RUST_LOG": "info,moonkeeper=debug"}
+        command = self.host.wrap(command)
         if hosts:
-            # With a file of host names of its own, in a mount namespace that ends with it.
+            # In a mount namespace that ends with it.
             command = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', str(hosts), *command]
         self.process = processes.spawn(command, log, env=environment)
 
     def _get(self, port, path):
         try:
-            with _opener.open(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            with self.host.inside(), _opener.open(f"http://{self.host.at(port)}{path}", timeout=5) as answer:
                 return answer.read().decode()
         except (OSError, urllib.error.URLError):
             return None

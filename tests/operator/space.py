@@ -113,7 +113,8 @@ class Space:
         }
         self.kubectl("create", "-f", "-", input=json.dumps(pod))
         ready = [{"type": "Ready", "status": "True"}]
-        self.pod_status(f"{name}-{ordinal}", {"phase": "Running", "podIP": "127.0.0.1", "conditions": ready})
+        address = self.etcd.host.address
+        self.pod_status(f"{name}-{ordinal}", {"phase": "Running", "podIP": address, "conditions": ready})
 
     def pod_status(self, pod, status):
         text = json.dumps({"status": status})
@@ -190,20 +191,25 @@ class Master:
     def __init__(self, space, member, cluster_id, admin):
         self.member = member
         ports = {flag: free_port() for flag in ("rpc_port", "metrics_port", "admin_port", "peer_port")}
-        self.http = ports["metrics_port"]
+        self.http, self.rpc, self.host = ports["metrics_port"], ports["rpc_port"], space.etcd.host
         flags = ports | {
             "enable_ha": "true",
             "cluster_id": cluster_id,
             "member_name": member,
-            "rpc_address": "127.0.0.1",
-            "metrics_host": "127.0.0.1",
-            "peer_host": "127.0.0.1",
             "admin_token_file": admin / "token",
             "admin_tls_cert": admin / "tls.crt",
             "admin_tls_key": admin / "tls.key",
         } | space.etcd.master_flags()
+        if self.host.namespace:
+            # As in a pod: every address, and the one that others are told comes from Kubernetes.
+            flags |= {"admin_host": "::"}
+            environment = os.environ | {"POD_IP": self.host.address}
+        else:
+            flags |= dict.fromkeys(("rpc_address", "metrics_host", "peer_host"), "127.0.0.1")
+            environment = os.environ
         command = [os.environ["MOONKEEPER_BIN"], "master", *(f"--{name}={value}" for name, value in flags.items())]
-        self.process = processes.spawn(command, space.folder / f"{member}-{free_port()}.log", cwd=space.folder)
+        log = space.folder / f"{member}-{free_port()}.log"
+        self.process = processes.spawn(self.host.wrap(command), log, cwd=space.folder, env=environment)
 
     def kill(self):
         processes.kill(self.process)
@@ -214,5 +220,5 @@ class Master:
 
     def status(self):
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"http://127.0.0.1:{self.http}/api/v1/status", timeout=5) as answer:
+        with self.host.inside(), opener.open(f"http://{self.host.at(self.http)}/api/v1/status", timeout=5) as answer:
             return json.loads(answer.read())

@@ -4,6 +4,7 @@ import os
 import subprocess
 
 import processes
+from hosts import Host
 from ports import free_port
 from waiting import wait_until
 
@@ -11,21 +12,21 @@ from waiting import wait_until
 class Etcd:
     """One member, with its data in `folder`."""
 
-    def __init__(self, folder, name="m"):
-        self.folder, self._name = folder, name
+    def __init__(self, folder, name="m", host=None):
+        self.folder, self._name, self.host = folder, name, host or Host()
         self._login = []
         self.port, self._peer_port = free_port(), free_port()
-        self.endpoint = f"http://127.0.0.1:{self.port}"
+        self.endpoint = f"http://{self.host.at(self.port)}"
         self._starts = 0
         self.start()
 
     def start(self):
-        peer = f"http://127.0.0.1:{self._peer_port}"
+        peer = f"http://{self.host.at(self._peer_port)}"
         command = [os.environ["ETCD_BIN"], "--name", self._name, "--data-dir", str(self.folder / "etcd")]
         command += ["--listen-client-urls", self.endpoint, "--advertise-client-urls", self.endpoint]
         command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
         command += ["--initial-cluster", f"{self._name}={peer}", "--unsafe-no-fsync", "--log-level", "warn"]
-        self._process = processes.spawn(command, self.folder / f"etcd-{self._starts}.log")
+        self._process = processes.spawn(self.host.wrap(command), self.folder / f"etcd-{self._starts}.log")
         self._starts += 1
         wait_until(lambda: self._run("endpoint", "health", check=False).returncode == 0, "etcd to be healthy")
 
@@ -60,4 +61,4 @@ class Etcd:
 
     def _run(self, *words, check=True):
         command = [os.environ["ETCDCTL_BIN"], f"--endpoints={self.endpoint}", *self._login, *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=check)
+        return subprocess.run(self.host.wrap(command), capture_output=True, text=True, timeout=30, check=check)

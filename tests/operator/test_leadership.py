@@ -121,6 +121,48 @@ def test_switchover_by_spec(operator, space):
     assert space.primary() == target
 
 
+def test_failovers_after_a_switchover_are_recorded(operator, space):
+    """Two masters: every other failover goes the way that the switchover went."""
+    space.make(replicas=2)
+    space.make_pods()
+    space.start_masters(count=2)
+    space.wait_phase("Serving")
+    first = space.wait_labelled()
+    second = next(pod for pod in space.roles() if pod != first)
+    space.patch({"switchover": {"requestId": "one", "target": second}})
+    done = lambda status: status.get("lastSwitchover", {}).get("result") == "Succeeded"  # noqa: E731
+    space.wait_status(done, "the switchover")
+    assert space.status()["lastSwitchover"]["term"] == space.status()["term"]
+    for old, new in [(second, first), (first, second)]:
+        space.wait_phase("Serving")
+        space.masters[old].kill()
+        recorded = lambda status, new=new: status.get("lastFailover", {}).get("to") == new  # noqa: E731
+        space.wait_status(recorded, f"the record of {new}")
+        assert space.status()["lastFailover"]["from"] == old
+        space.start_master(old)
+
+
+def test_a_switchover_that_is_reset_ends(operator, space):
+    """As a GitOps tool does that finds a field which Git does not have."""
+    space.settle()
+    old = space.wait_labelled()
+    # It cannot answer, and keeps its lease for a while.
+    space.masters[old].process.send_signal(signal.SIGSTOP)
+    try:
+        space.patch({"switchover": {"requestId": "one"}})
+        space.wait_phase("SwitchingOver")
+        space.patch({"switchover": None})
+        space.wait(lambda: space.get("mcl", "demo")["spec"]["switchover"]["requestId"] == "", "the reset")
+    finally:
+        space.masters[old].process.send_signal(signal.SIGCONT)
+    # The call was under way: it may still succeed, or end without a result.
+    ended = lambda status: status.get("lastSwitchover", {}).get("result") != "Pending"  # noqa: E731
+    space.wait_status(ended, "an end", seconds=90)
+    record = space.status()["lastSwitchover"]
+    assert record["result"] == "Succeeded" or record["message"].startswith("withdrawn"), record
+    space.wait_phase("Serving")
+
+
 def test_a_switchover_with_new_credentials(operator, space):
     space.settle()
     old = space.wait_labelled()
@@ -190,6 +232,10 @@ def test_the_plugin(operator, space):
     report = json.loads(done.stdout)
     assert (done.returncode, report["from"], report["result"]) == (0, old, "Succeeded"), done
     assert space.wait_labelled() == report["to"]
+    # Flux takes back what managers have written whose names begin with "kubectl".
+    fields = json.loads(space.kubectl("get", "mcl", "demo", "-o", "json", "--show-managed-fields").stdout)["metadata"]
+    owners = [each["manager"] for each in fields["managedFields"] if "f:requestId" in json.dumps(each)]
+    assert "moonkeeper-plugin" in owners and not [each for each in owners if each.startswith("kubectl-m")], owners
     refused = kubectl("switchover", "demo", "--to", "demo-5")
     assert refused.returncode == 1 and "demo-5" in refused.stderr
     assert kubectl("status", "nothing").returncode == 1

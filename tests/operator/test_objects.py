@@ -147,14 +147,29 @@ def test_a_suspended_cluster_is_left_alone(made, operator):
     assert {"Suspended", "Resumed"} <= set(made.events())
 
 
-def test_the_tag_is_chosen_once(made):
-    image = made.get("sts", "demo")["spec"]["template"]["spec"]["containers"][0]["image"]
-    assert not image.endswith(":")
+def test_the_image_is_chosen_once(made):
+    image = lambda: made.get("sts", "demo")["spec"]["template"]["spec"]["containers"][0]["image"]  # noqa: E731
+    chosen = image()
+    made.wait_status(lambda status: status.get("image") == chosen, "the image in the status")
+    # Somebody's edit is undone.
     made.kubectl("patch", "sts", "demo", "--type=json", "-p", json.dumps([
-        {"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": image.rsplit(":", 1)[0] + ":0.0.9"}
+        {"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "elsewhere/m:0.0.8"}
     ]))
-    made.kubectl("annotate", "mcl", "demo", "touched=yes")
-    made.patch({"replicas": 2})
-    made.wait(lambda: made.get("sts", "demo")["spec"]["replicas"] == 2, "the pass")
-    # As with an operator of another version: what the masters have is kept.
-    assert made.get("sts", "demo")["spec"]["template"]["spec"]["containers"][0]["image"].endswith(":0.0.9")
+    made.wait(lambda: image() == chosen, "the image to be as it was")
+    # As with an operator of another version and from another registry: what the masters have is kept, also when the
+    # StatefulSet is made again.
+    kept = json.dumps({"status": {"image": "registry.example/m:0.0.9"}})
+    made.kubectl("patch", "mcl", "demo", "--subresource=status", "--type=merge", "-p", kept)
+    made.wait(lambda: image() == "registry.example/m:0.0.9", "the image of the status")
+    before = made.get("sts", "demo")["metadata"]["uid"]
+    made.kubectl("delete", "sts", "demo", "--cascade=orphan")
+    again = lambda: (found := made.get("sts", "demo")) and found["metadata"]["uid"] != before  # noqa: E731
+    made.wait(again, "the StatefulSet to be made again")
+    assert image() == "registry.example/m:0.0.9"
+
+
+def test_masters_get_the_image_of_the_operator(start_operator, space):
+    start_operator(flags=["--default-image=registry.example:5000/m:7"])
+    space.make()
+    found = space.wait(lambda: space.get("sts", "demo"), "the StatefulSet")
+    assert found["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example:5000/m:7"

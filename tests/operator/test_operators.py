@@ -1,5 +1,6 @@
 """The operator itself: several of them, restarts, and that a settled cluster costs no write (INV-9)."""
 
+import json
 import time
 
 import pytest
@@ -81,3 +82,23 @@ def test_the_api_server_goes_and_comes_back(operator, space, server):
     space.wait(lambda: space.primary() not in (None, old), "another primary")
     assert space.wait_labelled() != old
     space.wait_status(lambda status: status.get("leader", {}).get("name") not in (None, old), "the status")
+
+
+def test_a_namespace_with_an_operator_of_its_own_is_left_alone(start_operator, space, server):
+    """An operator for all namespaces and one for a single one, as two releases of the chart make them."""
+    home = server.create_namespace(f"{space.name}-system")
+    wide = start_operator(namespace=None, own_namespace=home).wait_until_leading()
+    space.make()
+    policy = lambda: json.dumps(space.get("networkpolicy", "demo") or {})  # noqa: E731
+    space.wait(lambda: home in policy(), "the policy of the operator for all namespaces")
+    away = server.create_namespace(f"{space.name}-away")
+    own = start_operator(own_namespace=away).wait_until_leading()
+    space.wait(lambda: away in policy(), "the policy of the other operator")
+    space.wait(lambda: "OtherOperator" in space.events(), "the event")
+    # Nothing is fought over.
+    writes = wide.writes()
+    wait_until(lambda: _still(own), "the other operator to have nothing left to write", 60)
+    assert wide.writes() == writes and away in policy()
+    # It is free when that operator ends.
+    assert own.terminate() == 0
+    space.wait(lambda: home in policy(), "the operator for all namespaces to take it back")

@@ -138,6 +138,10 @@ fn problems(name: &str, cluster: &MasterCluster, status: &MasterClusterStatus) -
             );
         }
     }
+    // Ready without it, and still something to look at.
+    if status.phase == Some(Phase::Degraded) && is("Ready", "True").is_some() {
+        note(is("Progressing", "True"), format!("kubectl describe pods -l moonkeeper.dev/cluster={name}"));
+    }
     note(
         is("UpToDate", "False"),
         format!("kubectl moonkeeper switchover {name} before the turn of the primary comes"),

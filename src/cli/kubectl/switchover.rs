@@ -14,6 +14,9 @@ use crate::api::{MasterCluster, SwitchoverReport, SwitchoverResult};
 /// How long the operator has: it gives a request up after a minute itself.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+/// Who wrote the request, for Kubernetes. Flux takes back what managers have written whose names begin with "kubectl".
+const MANAGER: &str = "moonkeeper-plugin";
+
 /// How often the resource is looked at.
 const INTERVAL: Duration = Duration::from_millis(200);
 
@@ -32,8 +35,7 @@ pub(super) async fn ask(
         "requestId": request_id,
         "target": to.unwrap_or_default(),
     }}});
-    let params =
-        PatchParams { field_manager: Some("kubectl-moonkeeper".to_owned()), ..PatchParams::default() };
+    let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
     api.patch(name, &params, &Patch::Merge(wanted)).await?;
     let deadline = Instant::now() + PATIENCE;
     loop {

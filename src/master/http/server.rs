@@ -17,6 +17,8 @@ use tokio::time::timeout;
 
 use super::progress::Progress;
 use crate::master::settings::HttpLimits;
+use crate::master::settings::ha::host_and_port;
+use crate::net::listen::listen;
 
 /// Longest time without a byte in either direction. Long enough for a slow reader, short enough that readers that
 /// have gone do not fill the server.
@@ -31,11 +33,22 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Pause after a failed accept, for instance when the process has no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Listens on a host name or address.
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// Listens on a host name or address; see [`listen`](crate::net::listen) for `::`.
 pub async fn bind(host: &str, port: u16) -> io::Result<TcpListener> {
-    TcpListener::bind((host, port))
-        .await
-        .map_err(|why| io::Error::new(why.kind(), format!("cannot listen on {host}:{port}: {why}")))
+    let failed = |why: io::Error| {
+        io::Error::new(why.kind(), format!("cannot listen on {}: {why}", host_and_port(host, port)))
+    };
+    let mut last = io::Error::other("the name has no address");
+    for address in tokio::net::lookup_host((host, port)).await.map_err(failed)? {
+        match listen(address, BACKLOG) {
+            Ok(listener) => return TcpListener::from_std(listener).map_err(failed),
+            Err(why) => last = why,
+        }
+    }
+    Err(failed(last))
 }
 
 /// Serves until `stop` turns true or its sender is gone, then lets requests under way end.

@@ -15,8 +15,8 @@ use super::typed::typed_list;
 use super::{AdminCredentials, BuildError, Facts};
 use crate::api::MasterCluster;
 use crate::api::names::{
-    ADMIN_PORT, APP, CA_KEY, CERT_KEY, HTTP_PORT, OPERATOR_COMPONENT, PEER_PORT, PRIVATE_KEY_KEY, RPC_PORT,
-    TOKEN_KEY, admin_secret as admin_secret_name,
+    ADMIN_PORT, APP, CA_KEY, CERT_KEY, HTTP_PORT, METADATA_PORT, OPERATOR_COMPONENT, PEER_PORT,
+    PRIVATE_KEY_KEY, RPC_PORT, TOKEN_KEY, admin_secret as admin_secret_name,
 };
 
 /// Masters speak to etcd and to each other, never to Kubernetes.
@@ -71,12 +71,14 @@ pub(super) fn network_policy(
         ])),
         ..NetworkPolicyPeer::default()
     };
-    let ingress = vec![
+    let metadata = cluster.spec.metadata_server.enabled.then(|| let_in(METADATA_PORT, clients.clone()));
+    let mut ingress = vec![
         let_in(RPC_PORT, clients),
         let_in(HTTP_PORT, everybody),
         let_in(ADMIN_PORT, vec![operator]),
         let_in(PEER_PORT, vec![masters]),
     ];
+    ingress.extend(metadata);
     Ok(Some(NetworkPolicy {
         metadata: identity.metadata(identity.name.clone()),
         spec: Some(NetworkPolicySpec {

@@ -9,8 +9,8 @@ use super::identity::Identity;
 use super::pod::{ADMIN_FOLDER, ADMIN_TLS_FOLDER, ETCD_CREDENTIALS_FOLDER, ETCD_TLS_FOLDER};
 use super::{BuildError, Facts};
 use crate::api::names::{
-    ADMIN_PORT, CA_KEY, CERT_KEY, HTTP_PORT, PASSWORD_KEY, PEER_PORT, PRIVATE_KEY_KEY, RPC_PORT, TOKEN_KEY,
-    USERNAME_KEY,
+    ADMIN_PORT, CA_KEY, CERT_KEY, HTTP_PORT, METADATA_PORT, PASSWORD_KEY, PEER_PORT, PRIVATE_KEY_KEY,
+    RPC_PORT, TOKEN_KEY, USERNAME_KEY,
 };
 use crate::api::{Durability, Expired, GoDuration, MasterCluster};
 use crate::replication::keys::Keys;
@@ -48,7 +48,7 @@ pub(super) fn settings_file(cluster: &MasterCluster, facts: &Facts) -> Result<St
         ("metrics_port", json!(HTTP_PORT)),
         ("admin_port", json!(ADMIN_PORT)),
         // The operator comes from elsewhere. NetworkPolicy and the token say who else may.
-        ("admin_host", json!("0.0.0.0")),
+        ("admin_host", json!("::")),
         ("admin_token_file", json!(format!("{ADMIN_FOLDER}/{TOKEN_KEY}"))),
         ("peer_port", json!(PEER_PORT)),
         // The masters have the admin token anyway, and its holder can do more than a master can.
@@ -89,6 +89,10 @@ pub(super) fn settings_file(cluster: &MasterCluster, facts: &Facts) -> Result<St
             milliseconds("replication.leaseSyncInterval", &spec.replication.lease_sync_interval)?,
         ),
     ]);
+    if spec.metadata_server.enabled {
+        settings.insert("enable_http_metadata_server", json!(true));
+        settings.insert("http_metadata_server_port", json!(METADATA_PORT));
+    }
     etcd(cluster, facts, &mut settings);
     admin_tls(cluster, &mut settings);
     serde_saphyr::to_string(&settings).map_err(|why| BuildError::Settings(why.to_string()))

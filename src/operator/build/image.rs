@@ -1,72 +1,91 @@
-//! Which image the masters run. The tag is chosen once, when the masters are first made, and kept: a new operator
-//! restarts no master.
+//! Which image the masters run. It is chosen once, when the masters are first made, and kept in the status: a new operator
+//! restarts no master, and neither does the loss of the StatefulSet.
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 
 use crate::api::Image;
 use crate::api::names::CONTAINER;
 
-/// The image of the masters: the tag that the user names, else the one that the masters have, else `own_version`.
+/// The image of an operator that was not told its own.
+pub const DEFAULT: &str = concat!("ghcr.io/moonkeeper/moonkeeper:", env!("CARGO_PKG_VERSION"));
+
+/// The image of the masters. One that is in use is kept as long as it is what the user asks for; of what the user leaves
+/// open, the tag is kept too when the repository changes. The rest comes from `own`, the operator's image.
 #[must_use]
-pub fn resolve(image: &Image, existing: Option<&StatefulSet>, own_version: &str) -> String {
-    let tag = if image.tag.is_empty() {
-        existing.and_then(master_image).and_then(tag_of).unwrap_or(own_version)
-    } else {
-        &image.tag
-    };
+pub fn resolve(asked: &Image, in_use: Option<&str>, own: &str) -> String {
+    let own = Reference::read(own);
+    let fits = |asked: &str, is: &str| asked.is_empty() || asked == is;
+    let in_use = in_use.map(|image| (image, Reference::read(image)));
+    if let Some((image, kept)) = &in_use
+        && fits(&asked.repository, kept.repository)
+        && kept.tag.is_some_and(|tag| fits(&asked.tag, tag))
+    {
+        return (*image).to_owned();
+    }
+    let given = |text: &'_ str| (!text.is_empty()).then(|| text.to_owned());
+    let repository = given(&asked.repository).unwrap_or_else(|| own.repository.to_owned());
+    let kept = in_use.and_then(|(_, kept)| kept.tag);
+    let tag = given(&asked.tag).or_else(|| kept.or(own.tag).map(str::to_owned));
+    let tag = tag.unwrap_or_else(|| env!("CARGO_PKG_VERSION").to_owned());
     let separator = if tag.starts_with("sha256:") { '@' } else { ':' };
-    format!("{}{separator}{tag}", image.repository)
+    format!("{repository}{separator}{tag}")
 }
 
-/// The image that the template of a StatefulSet names for the master.
-fn master_image(set: &StatefulSet) -> Option<&str> {
+/// The image that the template of a StatefulSet names for the master: what is in use where the status does not say so yet.
+#[must_use]
+pub fn of_template(set: &StatefulSet) -> Option<&str> {
     let pod = set.spec.as_ref()?.template.spec.as_ref()?;
     pod.containers.iter().find(|container| container.name == CONTAINER)?.image.as_deref()
 }
 
-fn tag_of(image: &str) -> Option<&str> {
-    if let Some((_, digest)) = image.split_once('@') {
-        return Some(digest);
+/// The parts of an image's name.
+struct Reference<'i> {
+    repository: &'i str,
+    /// The digest if there is one, else the tag.
+    tag: Option<&'i str>,
+}
+
+impl<'i> Reference<'i> {
+    fn read(image: &'i str) -> Self {
+        let (named, digest) = match image.split_once('@') {
+            Some((named, digest)) => (named, Some(digest)),
+            None => (image, None),
+        };
+        // A colon before a slash is that of a port.
+        match named.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')) {
+            Some((repository, tag)) => Self { repository, tag: digest.or(Some(tag)) },
+            None => Self { repository: named, tag: digest },
+        }
     }
-    // A colon before a slash is that of a port.
-    image.rsplit_once(':').map(|(_, tag)| tag).filter(|tag| !tag.contains('/'))
 }
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::apps::v1::StatefulSetSpec;
-    use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
-
     use super::*;
 
-    fn set(image: &str) -> StatefulSet {
-        let container =
-            Container { name: CONTAINER.to_owned(), image: Some(image.to_owned()), ..Container::default() };
-        let pod = PodSpec { containers: vec![container], ..PodSpec::default() };
-        StatefulSet {
-            spec: Some(StatefulSetSpec {
-                template: PodTemplateSpec { spec: Some(pod), ..PodTemplateSpec::default() },
-                ..StatefulSetSpec::default()
-            }),
-            ..StatefulSet::default()
-        }
-    }
-
     #[test]
-    fn a_tag_is_chosen_once_and_kept() {
+    fn an_image_is_chosen_once_and_kept() {
         let digest = format!("sha256:{}", "a".repeat(64));
         let image = |repository: &str, tag: &str| Image {
             repository: repository.to_owned(),
             tag: tag.to_owned(),
             ..Image::default()
         };
-        let free = image("h:5000/m", "");
-        assert_eq!(resolve(&free, None, "0.2.0"), "h:5000/m:0.2.0");
-        assert_eq!(resolve(&free, Some(&set("h:5000/m:0.1.0")), "0.2.0"), "h:5000/m:0.1.0");
-        assert_eq!(resolve(&free, Some(&set("other/m:0.1.0")), "0.2.0"), "h:5000/m:0.1.0");
-        assert_eq!(resolve(&free, Some(&set(&format!("m@{digest}"))), "0.2.0"), format!("h:5000/m@{digest}"));
-        assert_eq!(resolve(&free, Some(&set("h:5000/m")), "0.2.0"), "h:5000/m:0.2.0");
-        assert_eq!(resolve(&image("m", "1"), Some(&set("m:0.1.0")), "0.2.0"), "m:1");
-        assert_eq!(resolve(&image("m", &digest), None, "0.2.0"), format!("m@{digest}"));
+        let own = "h:5000/m:0.2.0";
+        let open = image("", "");
+        assert_eq!(resolve(&open, None, own), own);
+        // Another operator, from another place: nothing changes.
+        assert_eq!(resolve(&open, Some("h:5000/m:0.1.0"), "elsewhere/m:0.2.0"), "h:5000/m:0.1.0");
+        assert_eq!(resolve(&image("h:5000/m", ""), Some("h:5000/m:0.1.0"), own), "h:5000/m:0.1.0");
+        // Another repository is no reason for another version, nor the other way round.
+        assert_eq!(resolve(&image("n", ""), Some("m:0.1.0"), own), "n:0.1.0");
+        assert_eq!(resolve(&image("n", ""), Some(&format!("m@{digest}")), own), format!("n@{digest}"));
+        assert_eq!(resolve(&image("", "0.3"), Some("h:5000/m:0.1.0"), own), "h:5000/m:0.3");
+        assert_eq!(resolve(&image("", "0.1.0"), Some("k:0.1.0"), own), "k:0.1.0");
+        // What is named counts.
+        assert_eq!(resolve(&image("m", "1"), Some("m:0.1.0"), own), "m:1");
+        assert_eq!(resolve(&image("m", &digest), None, own), format!("m@{digest}"));
+        assert_eq!(resolve(&open, None, &format!("h:5000/m:0.2.0@{digest}")), format!("h:5000/m@{digest}"));
+        assert_eq!(resolve(&open, None, "h:5000/m"), format!("h:5000/m:{}", env!("CARGO_PKG_VERSION")));
     }
 }

@@ -15,7 +15,9 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::identity::Identity;
 use super::typed::{typed, typed_list};
 use super::{BuildError, Facts, config};
-use crate::api::names::{ADMIN_PORT, CONTAINER, HTTP_PORT, PEER_PORT, RPC_PORT, admin_secret};
+use crate::api::names::{
+    ADMIN_PORT, CONTAINER, HTTP_PORT, METADATA_PORT, PEER_PORT, RPC_PORT, admin_secret,
+};
 use crate::api::{MasterCluster, MasterClusterSpec, PullPolicy, Spread};
 
 /// Where the settings file is.
@@ -29,11 +31,18 @@ pub(super) const ETCD_TLS_FOLDER: &str = "/etc/moonkeeper-etcd-tls";
 /// Where the Secret of `etcd.credentialsSecretName` is.
 pub(super) const ETCD_CREDENTIALS_FOLDER: &str = "/etc/moonkeeper-etcd-credentials";
 
-/// Who the process runs as: nobody in particular, and not root.
-const USER: i64 = 65532;
+/// Files of Secrets can be read by every user in the container, because which one it runs as is decided by the image or
+/// by the platform (OpenShift gives each namespace its own ids). Only containers that mount them see them.
+const SECRET_MODE: i32 = 0o444;
 
-/// Files of Secrets are for the owner and the group of the process.
-const SECRET_MODE: i32 = 0o440;
+/// Requests of a master for which the spec names neither a request nor a limit. Without any, a node that runs out of memory
+/// ends it first.
+const REQUESTS: [(&str, &str); 2] = [("cpu", "250m"), ("memory", "512Mi")];
+
+/// Keeps sidecars of service meshes out: a proxy in front of the peer port would answer for a primary that has died,
+/// and standbys tell by the refused connection.
+const NO_ISTIO: (&str, &str) = ("sidecar.istio.io/inject", "false");
+const NO_LINKERD: (&str, &str) = ("linkerd.io/inject", "disabled");
 
 /// How long a pod has to hand over and end. A master gives a hand-over 10 s and its whole end 15 s.
 const GRACE_SECONDS: i64 = 30;
@@ -51,9 +60,12 @@ pub(super) fn template(
 ) -> Result<PodTemplateSpec, BuildError> {
     let spec = &cluster.spec;
     let added = &spec.pod_template;
-    let mut labels = added.labels.clone();
+    // What the user says about sidecars counts.
+    let mut labels = text_pair(NO_ISTIO);
+    labels.extend(added.labels.clone());
     labels.extend(identity.labels());
-    let annotations = Some(added.annotations.clone()).filter(|annotations| !annotations.is_empty());
+    let mut annotations = text_pair(NO_LINKERD);
+    annotations.extend(added.annotations.clone());
     let mut containers = vec![master(cluster, facts)?];
     containers.extend(typed_list::<Container>("podTemplate.containers", &added.containers)?);
     let mut volumes = volumes(identity, spec, settings);
@@ -70,17 +82,7 @@ pub(super) fn template(
         image_pull_secrets: some_list(typed_list("podTemplate.imagePullSecrets", &added.image_pull_secrets)?),
         node_selector: Some(scheduling.node_selector.clone()).filter(|labels| !labels.is_empty()),
         priority_class_name: priority_class,
-        security_context: Some(PodSecurityContext {
-            fs_group: Some(USER),
-            run_as_group: Some(USER),
-            run_as_non_root: Some(true),
-            run_as_user: Some(USER),
-            seccomp_profile: Some(SeccompProfile {
-                type_: "RuntimeDefault".to_owned(),
-                ..SeccompProfile::default()
-            }),
-            ..PodSecurityContext::default()
-        }),
+        security_context: Some(security_context(spec)?),
         service_account_name: Some(identity.name.clone()),
         termination_grace_period_seconds: Some(GRACE_SECONDS),
         tolerations: some_list(typed_list("scheduling.tolerations", &scheduling.tolerations)?),
@@ -90,6 +92,23 @@ pub(super) fn template(
     };
     let metadata = ObjectMeta { labels: Some(labels), annotations, ..ObjectMeta::default() };
     Ok(PodTemplateSpec { metadata: Some(metadata), spec: Some(pod) })
+}
+
+fn text_pair((name, value): (&str, &str)) -> BTreeMap<String, String> {
+    BTreeMap::from([(name.to_owned(), value.to_owned())])
+}
+
+/// What the user says, and for the rest what the `restricted` Pod Security Standard asks for. No user and no group: the
+/// image names them, and OpenShift refuses any but its own.
+fn security_context(spec: &MasterClusterSpec) -> Result<PodSecurityContext, BuildError> {
+    let given: PodSecurityContext =
+        typed("podTemplate.securityContext", &spec.pod_template.security_context)?;
+    let default_profile = SeccompProfile { type_: "RuntimeDefault".to_owned(), ..SeccompProfile::default() };
+    Ok(PodSecurityContext {
+        run_as_non_root: given.run_as_non_root.or(Some(true)),
+        seccomp_profile: given.seccomp_profile.or(Some(default_profile)),
+        ..given
+    })
 }
 
 fn some_list<T>(list: Vec<T>) -> Option<Vec<T>> {
@@ -103,7 +122,8 @@ fn master(cluster: &MasterCluster, facts: &Facts) -> Result<Container, BuildErro
     env.extend(typed_list::<EnvVar>("podTemplate.env", &spec.pod_template.env)?);
     let mut mounts = mounts(spec);
     mounts.extend(typed_list::<VolumeMount>("podTemplate.volumeMounts", &spec.pod_template.volume_mounts)?);
-    let ports = [("rpc", RPC_PORT), ("http", HTTP_PORT), ("admin", ADMIN_PORT), ("peer", PEER_PORT)];
+    let mut ports = vec![("rpc", RPC_PORT), ("http", HTTP_PORT), ("admin", ADMIN_PORT), ("peer", PEER_PORT)];
+    ports.extend(spec.metadata_server.enabled.then_some(("metadata", METADATA_PORT)));
     Ok(Container {
         name: CONTAINER.to_owned(),
         image: Some(facts.image.clone()),
@@ -143,7 +163,7 @@ fn master(cluster: &MasterCluster, facts: &Facts) -> Result<Container, BuildErro
             failure_threshold: Some(3),
             ..probe("/live")
         }),
-        resources: resources(spec),
+        resources: Some(resources(spec)),
         security_context: Some(SecurityContext {
             allow_privilege_escalation: Some(false),
             capabilities: Some(Capabilities {
@@ -182,7 +202,7 @@ fn pod_field(name: &str, path: &str) -> EnvVar {
     }
 }
 
-fn resources(spec: &MasterClusterSpec) -> Option<ResourceRequirements> {
+fn resources(spec: &MasterClusterSpec) -> ResourceRequirements {
     let quantities = |amounts: &BTreeMap<String, IntOrString>| {
         let amounts = amounts.iter().map(|(name, amount)| {
             let text = match amount {
@@ -191,14 +211,20 @@ fn resources(spec: &MasterClusterSpec) -> Option<ResourceRequirements> {
             };
             (name.clone(), Quantity(text))
         });
-        Some(amounts.collect::<BTreeMap<_, _>>()).filter(|amounts| !amounts.is_empty())
+        amounts.collect::<BTreeMap<_, _>>()
     };
-    let resources = ResourceRequirements {
-        requests: quantities(&spec.resources.requests),
-        limits: quantities(&spec.resources.limits),
+    let (mut requests, limits) = (quantities(&spec.resources.requests), quantities(&spec.resources.limits));
+    for (name, amount) in REQUESTS {
+        // A limit alone is a request as well, and ours could be above it.
+        if !limits.contains_key(name) {
+            requests.entry(name.to_owned()).or_insert_with(|| Quantity(amount.to_owned()));
+        }
+    }
+    ResourceRequirements {
+        requests: Some(requests).filter(|amounts| !amounts.is_empty()),
+        limits: Some(limits).filter(|amounts| !amounts.is_empty()),
         ..ResourceRequirements::default()
-    };
-    (resources != ResourceRequirements::default()).then_some(resources)
+    }
 }
 
 /// Secrets that the user names: volume, Secret, folder.

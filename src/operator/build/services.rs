@@ -6,19 +6,22 @@ use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::identity::Identity;
+use crate::api::MasterClusterSpec;
 use crate::api::names::{
-    ADMIN_PORT, HTTP_PORT, PEER_PORT, ROLE_LABEL, ROLE_PRIMARY, RPC_PORT, headless_service, leader_service,
-    masters_service,
+    ADMIN_PORT, HTTP_PORT, METADATA_PORT, PEER_PORT, ROLE_LABEL, ROLE_PRIMARY, RPC_PORT, headless_service,
+    leader_service, masters_service,
 };
 
 const RPC: (&str, u16) = ("rpc", RPC_PORT);
 const HTTP: (&str, u16) = ("http", HTTP_PORT);
 const ADMIN: (&str, u16) = ("admin", ADMIN_PORT);
 const PEER: (&str, u16) = ("peer", PEER_PORT);
+const METADATA: (&str, u16) = ("metadata", METADATA_PORT);
 
 /// Gives pods their names in DNS from their first moment on: a master that catches up is spoken to as well.
-pub(super) fn headless(identity: &Identity) -> Service {
-    let mut service = service(identity, headless_service(&identity.name), &[RPC, HTTP, ADMIN, PEER]);
+pub(super) fn headless(identity: &Identity, spec: &MasterClusterSpec) -> Service {
+    let ports = with_metadata(spec, &[RPC, HTTP, ADMIN, PEER]);
+    let mut service = service(identity, headless_service(&identity.name), &ports);
     if let Some(spec) = &mut service.spec {
         spec.cluster_ip = Some("None".to_owned());
         spec.publish_not_ready_addresses = Some(true);
@@ -29,8 +32,9 @@ pub(super) fn headless(identity: &Identity) -> Service {
 /// Leads to the primary. It follows the label alone: the operator writes that when a master has won the election, and
 /// a master that just has must be reachable at once, not when the next probe of its readiness comes round. Whoever
 /// arrives before its port is open is refused and tries again, which is better than no answer at all.
-pub(super) fn leader(identity: &Identity) -> Service {
-    let mut service = service(identity, leader_service(&identity.name), &[RPC, HTTP, ADMIN]);
+pub(super) fn leader(identity: &Identity, spec: &MasterClusterSpec) -> Service {
+    let ports = with_metadata(spec, &[RPC, HTTP, ADMIN]);
+    let mut service = service(identity, leader_service(&identity.name), &ports);
     if let Some(spec) = &mut service.spec {
         if let Some(selector) = &mut spec.selector {
             selector.insert(ROLE_LABEL.to_owned(), ROLE_PRIMARY.to_owned());
@@ -44,6 +48,11 @@ pub(super) fn leader(identity: &Identity) -> Service {
 /// clients, which only the primary has open.
 pub(super) fn masters(identity: &Identity) -> Service {
     service(identity, masters_service(&identity.name), &[HTTP, ADMIN])
+}
+
+/// The ports, and that of the metadata server if there is one. Only the primary takes changes there.
+fn with_metadata(spec: &MasterClusterSpec, ports: &[(&'static str, u16)]) -> Vec<(&'static str, u16)> {
+    ports.iter().copied().chain(spec.metadata_server.enabled.then_some(METADATA)).collect()
 }
 
 fn service(identity: &Identity, name: String, ports: &[(&str, u16)]) -> Service {

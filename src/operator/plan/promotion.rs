@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::SignedDuration;
 
 use super::Chore;
-use crate::api::{Cleaned, FailoverReport, SwitchoverResult};
+use crate::api::{Cleaned, FailoverReport, SwitchoverReport, SwitchoverResult};
 use crate::coordination::types::LeaseId;
 use crate::master::admin_api::PromotionReport;
 use crate::operator::observed::Observed;
@@ -25,6 +25,8 @@ pub fn failover(observed: &Observed) -> (Option<FailoverReport>, Option<Chore>) 
     let recorded = observed.status.last_failover.clone();
     let Some(view) = observed.etcd.view() else { return (recorded, None) };
     let before = observed.status.leader.as_ref().map(|leader| leader.name.clone());
+    // After a switchover that the status has not caught up with, its target is the one that was replaced.
+    let before = unseen_switchover(observed).and_then(|report| report.to.clone()).or(before);
     let begun = |from: Option<String>, to: &str| FailoverReport {
         from,
         to: to.to_owned(),
@@ -62,20 +64,24 @@ fn changed_hands(observed: &Observed, leader: &Leader) -> bool {
     observed.status.term.is_some_and(|term| i64::try_from(leader.term.0).is_ok_and(|now| now > term))
 }
 
-/// Whether this is the switchover that is under way or has just ended: then its own record tells of it.
+/// A switchover that has succeeded in a later term than the one that the status knows of.
+fn unseen_switchover(observed: &Observed) -> Option<&SwitchoverReport> {
+    let report = observed.status.last_switchover.as_ref()?;
+    let unseen = report.result == SwitchoverResult::Succeeded && report.term > observed.status.term;
+    unseen.then_some(report)
+}
+
+/// Whether a change of primary is the switchover that is under way or has just ended: then its own record tells of it.
+/// Terms tell it from a failover that goes the same way later.
 fn asked_for(observed: &Observed, leader: Option<&Leader>) -> bool {
-    let before = observed.status.leader.as_ref().map(|leader| &leader.name);
-    observed.status.last_switchover.as_ref().is_some_and(|report| match report.result {
-        SwitchoverResult::Pending => true,
-        SwitchoverResult::Succeeded => match leader {
-            Some(leader) => {
-                report.to.as_ref() == Some(&leader.value.name)
-                    && before.is_none_or(|before| report.from.as_ref() == Some(before))
-            }
-            // The master's word was quicker than etcd's.
-            None => before.is_some() && report.from.as_ref() == before,
-        },
-        SwitchoverResult::Failed => false,
+    let pending = |report: &SwitchoverReport| report.result == SwitchoverResult::Pending;
+    if observed.status.last_switchover.as_ref().is_some_and(pending) {
+        return true;
+    }
+    unseen_switchover(observed).is_some_and(|report| match leader {
+        Some(leader) => report.term == i64::try_from(leader.term.0).ok(),
+        // The old primary's answer has arrived before etcd told of the new one.
+        None => true,
     })
 }
 

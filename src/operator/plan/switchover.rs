@@ -3,6 +3,9 @@
 //! The request is first recorded with who leads, then acted on, so that an operator which dies in between finds in
 //! the status what was asked for and in etcd whether it has happened. It may therefore ask a master twice, but never
 //! when what was asked for is already so.
+//!
+//! A request that leaves the spec before it has been answered, because it was reset or replaced, or because the cluster
+//! was suspended, is withdrawn: it ends as failed, unless the primary has handed over already.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::SignedDuration;
@@ -30,18 +33,24 @@ pub enum Step {
     End(SwitchoverReport),
 }
 
-/// Decides about the request in the spec.
+/// Decides about the request in the spec, and about one that was recorded and is no longer there.
 #[must_use]
 pub fn step(spec: &MasterClusterSpec, observed: &Observed) -> Step {
     let wanted = &spec.switchover;
-    if wanted.request_id.is_empty() {
-        return Step::Nothing;
-    }
-    let recorded = observed.status.last_switchover.as_ref().filter(|it| it.request_id == wanted.request_id);
-    match recorded {
-        Some(report) if report.result != SwitchoverResult::Pending => Step::Nothing,
-        None => record(spec, observed),
-        Some(report) => under_way(spec, observed, report),
+    let same = |report: &SwitchoverReport| report.request_id == wanted.request_id;
+    match &observed.status.last_switchover {
+        Some(report) if report.result == SwitchoverResult::Pending => {
+            if spec.suspend {
+                withdrawn(observed, report, "the cluster was suspended")
+            } else if same(report) {
+                under_way(spec, observed, report)
+            } else {
+                withdrawn(observed, report, "spec.switchover no longer asks for it")
+            }
+        }
+        _ if spec.suspend || wanted.request_id.is_empty() => Step::Nothing,
+        Some(report) if same(report) => Step::Nothing,
+        _ => record(spec, observed),
     }
 }
 
@@ -52,6 +61,7 @@ fn record(spec: &MasterClusterSpec, observed: &Observed) -> Step {
         request_id: spec.switchover.request_id.clone(),
         from,
         to: None,
+        term: None,
         result,
         message,
         duration_milliseconds: None,
@@ -66,7 +76,7 @@ fn record(spec: &MasterClusterSpec, observed: &Observed) -> Step {
             if *target == from {
                 let message = Some(format!("{from} leads already"));
                 let done = report(Some(from.clone()), SwitchoverResult::Succeeded, message);
-                return Step::End(SwitchoverReport { to: Some(from), ..done });
+                return Step::End(SwitchoverReport { to: Some(from), term: term(leader), ..done });
             }
             let known = |name: &str| {
                 observed.pods.iter().any(|pod| pod.name == name)
@@ -81,26 +91,77 @@ fn record(spec: &MasterClusterSpec, observed: &Observed) -> Step {
     }
 }
 
-fn under_way(spec: &MasterClusterSpec, observed: &Observed, report: &SwitchoverReport) -> Step {
-    let end = |result, to: Option<&str>, message: Option<String>, took: Option<u64>| {
-        Step::End(SwitchoverReport {
-            to: to.map(str::to_owned),
-            result,
-            message,
-            duration_milliseconds: took.and_then(|took| i64::try_from(took).ok()),
-            at: Some(Time(observed.now)),
-            ..report.clone()
-        })
-    };
-    // The master's own word first: it knows how long nobody answered.
+fn term(leader: &Leader) -> Option<i64> {
+    i64::try_from(leader.term.0).ok()
+}
+
+/// The record of a request that has ended without a new primary.
+fn failed(observed: &Observed, report: &SwitchoverReport, why: String) -> Step {
+    Step::End(SwitchoverReport {
+        result: SwitchoverResult::Failed,
+        message: Some(why),
+        at: Some(Time(observed.now)),
+        ..report.clone()
+    })
+}
+
+/// The record of a request after which `leader` leads.
+fn succeeded(observed: &Observed, report: &SwitchoverReport, leader: &Leader) -> SwitchoverReport {
+    SwitchoverReport {
+        to: Some(leader.value.name.clone()),
+        term: term(leader),
+        result: SwitchoverResult::Succeeded,
+        at: Some(Time(observed.now)),
+        ..report.clone()
+    }
+}
+
+/// What the call to the primary has come to, unless it was refused or never made. The primary's answer counts before
+/// what etcd says: it has the time without an answer.
+fn called(observed: &Observed, report: &SwitchoverReport) -> Option<Step> {
     match &observed.switchover {
         Call::Running(id) if *id == report.request_id => {
-            return Step::Wait(format!("{} to hand over", report.from.as_deref().unwrap_or("the primary")));
+            Some(Step::Wait(format!("{} to hand over", report.from.as_deref().unwrap_or("the primary"))))
         }
-        Call::Done(id, Ok(done)) if *id == report.request_id => {
-            return end(SwitchoverResult::Succeeded, Some(&done.to), None, Some(done.unanswered_ms));
+        Call::Done(id, Ok(done)) if *id == report.request_id => Some(Step::End(SwitchoverReport {
+            to: Some(done.to.clone()),
+            term: i64::try_from(done.term).ok(),
+            result: SwitchoverResult::Succeeded,
+            message: None,
+            duration_milliseconds: i64::try_from(done.unanswered_ms).ok(),
+            at: Some(Time(observed.now)),
+            ..report.clone()
+        })),
+        Call::Running(_) | Call::Done(..) | Call::Idle => None,
+    }
+}
+
+/// A request that was recorded and is no longer asked for. A primary that was asked already may still hand over, so
+/// its answer is waited for; it has a deadline.
+fn withdrawn(observed: &Observed, report: &SwitchoverReport, why: &str) -> Step {
+    if let Some(step) = called(observed, report) {
+        return step;
+    }
+    match observed.etcd.view().and_then(|view| view.leader.as_ref()) {
+        Some(leader) if report.from.as_ref().is_some_and(|from| *from != leader.value.name) => {
+            Step::End(succeeded(observed, report, leader))
         }
-        Call::Running(_) | Call::Done(..) | Call::Idle => {}
+        // An operator that was restarted meanwhile may have asked.
+        None if !expired(observed, report) => {
+            Step::Wait("a primary, to see whether the withdrawn switchover has taken place".to_owned())
+        }
+        _ => failed(observed, report, format!("withdrawn: {why}")),
+    }
+}
+
+/// Whether a request has waited for too long.
+fn expired(observed: &Observed, report: &SwitchoverReport) -> bool {
+    report.at.as_ref().is_none_or(|at| observed.now.duration_since(at.0) > PATIENCE)
+}
+
+fn under_way(spec: &MasterClusterSpec, observed: &Observed, report: &SwitchoverReport) -> Step {
+    if let Some(step) = called(observed, report) {
+        return step;
     }
     let Some(view) = observed.etcd.view() else {
         return Step::Wait("etcd to answer, to see who leads".to_owned());
@@ -109,17 +170,17 @@ fn under_way(spec: &MasterClusterSpec, observed: &Observed, report: &SwitchoverR
         return Step::Wait("a primary, after which it is seen what came of the request".to_owned());
     };
     let now = leader.value.name.as_str();
-    // Another one leads, whoever brought it about: what was asked for is so, or cannot be had from this primary.
+    // Another master leads: the request is fulfilled, or this primary cannot fulfil it.
     if report.from.as_deref().is_some_and(|from| from != now) {
         let target = spec.switchover.target.as_str();
+        let report = succeeded(observed, report, leader);
         return if target.is_empty() || target == now {
-            end(SwitchoverResult::Succeeded, Some(now), None, None)
+            Step::End(report)
         } else {
-            let why = format!("{now} took over instead of {target}");
-            end(SwitchoverResult::Failed, Some(now), Some(why), None)
+            failed(observed, &report, format!("{now} took over instead of {target}"))
         };
     }
-    let expired = report.at.as_ref().is_none_or(|at| observed.now.duration_since(at.0) > PATIENCE);
+    let expired = expired(observed, report);
     match &observed.switchover {
         // Refused: nothing has happened. What may pass is tried again for a while.
         Call::Done(id, Err(error)) if *id == report.request_id => {
@@ -127,16 +188,9 @@ fn under_way(spec: &MasterClusterSpec, observed: &Observed, report: &SwitchoverR
                 CallError::Refused { code, message } => (may_pass(code), message.clone()),
                 CallError::NoAnswer(why) => (true, why.clone()),
             };
-            if expired || !passing {
-                end(SwitchoverResult::Failed, None, Some(why), None)
-            } else {
-                ask(spec, report, leader)
-            }
+            if expired || !passing { failed(observed, report, why) } else { ask(spec, report, leader) }
         }
-        _ if expired => {
-            let why = "the primary could not be asked in time".to_owned();
-            end(SwitchoverResult::Failed, None, Some(why), None)
-        }
+        _ if expired => failed(observed, report, "the primary could not be asked in time".to_owned()),
         _ => ask(spec, report, leader),
     }
 }

@@ -9,7 +9,8 @@ use crate::api::{MasterClusterSpec, SwitchoverResult};
 use crate::operator::observed::{EtcdSight, Observed, PodFacts};
 use crate::operator::plan::Plan;
 
-/// It serves, and could go on serving if the primary died.
+/// It serves, and could go on serving if the primary died. Nothing else counts: tools that wait for it would else take
+/// a cluster for failed because of one standby more than it needs.
 pub const READY: &str = "Ready";
 /// Somebody serves.
 pub const AVAILABLE: &str = "Available";
@@ -17,7 +18,7 @@ pub const AVAILABLE: &str = "Available";
 pub const REDUNDANT: &str = "Redundant";
 /// Something is under way that ends by itself.
 pub const PROGRESSING: &str = "Progressing";
-/// Something needs somebody.
+/// It will not become ready without a manual action.
 pub const STALLED: &str = "Stalled";
 /// etcd answers.
 pub const ETCD_HEALTHY: &str = "EtcdHealthy";
@@ -61,7 +62,9 @@ pub fn conditions(
     let etcd = etcd(observed);
     let available = available(observed);
     let redundant = redundant(spec, observed);
-    let stalled = stalled(observed, outcome);
+    // A cluster that serves and could fail over is ready, whatever keeps one more standby from running.
+    let served = available.value == TRUE && (redundant.value == TRUE || spec.replicas == 1);
+    let stalled = stalled(observed, outcome, served);
     let progressing = progressing(spec, observed, plan, &stalled, outcome);
     let ready = ready(observed, &available, &redundant, &stalled, &progressing);
     vec![ready, available, redundant, progressing, stalled, etcd, up_to_date(observed)]
@@ -151,7 +154,7 @@ fn redundant(spec: &MasterClusterSpec, observed: &Observed) -> Said {
     }
 }
 
-fn stalled(observed: &Observed, outcome: &Outcome) -> Said {
+fn stalled(observed: &Observed, outcome: &Outcome, served: bool) -> Said {
     if let Some(Failure { reason, message, stalled: true }) = &outcome.failure {
         return said(STALLED, TRUE, reason, message.clone());
     }
@@ -160,7 +163,9 @@ fn stalled(observed: &Observed, outcome: &Outcome) -> Said {
     }
     let stuck =
         observed.pods.iter().find_map(|pod| pod.trouble.as_ref().filter(|it| it.stalled).map(|it| (pod, it)));
-    if let Some((pod, trouble)) = stuck {
+    if let Some((pod, trouble)) = stuck
+        && !served
+    {
         return said(STALLED, TRUE, &trouble.reason, format!("{}: {}", pod.name, trouble.message));
     }
     // Masters that have never run cannot: one that serves keeps its lease through a short outage.
@@ -169,7 +174,7 @@ fn stalled(observed: &Observed, outcome: &Outcome) -> Said {
     {
         return said(STALLED, TRUE, "EtcdUnreachable", why.clone());
     }
-    said(STALLED, FALSE, "NothingStuck", "nothing needs somebody")
+    said(STALLED, FALSE, "NothingStuck", "no manual action is needed")
 }
 
 fn progressing(

@@ -63,6 +63,9 @@ pub fn happenings(before: &MasterClusterStatus, after: &MasterClusterStatus) -> 
 
 fn leadership(before: &MasterClusterStatus, after: &MasterClusterStatus, all: &mut Vec<Happening>) {
     match (&before.leader, &after.leader) {
+        (Some(was), None) if is_planned(after) => {
+            all.push(normal("PrimaryHandsOver", format!("{} no longer leads, as was asked for", was.name)));
+        }
         (Some(was), None) => all.push(warning("PrimaryLost", format!("{} no longer leads", was.name))),
         (_, Some(now)) if before.term != after.term => {
             let term = after.term.unwrap_or_default();
@@ -70,6 +73,16 @@ fn leadership(before: &MasterClusterStatus, after: &MasterClusterStatus, all: &m
         }
         _ => {}
     }
+}
+
+/// Whether the primary that has just left was asked to: a switchover is under way, or has succeeded in a term that etcd has
+/// not told of yet.
+fn is_planned(after: &MasterClusterStatus) -> bool {
+    after.last_switchover.as_ref().is_some_and(|report| match report.result {
+        SwitchoverResult::Pending => true,
+        SwitchoverResult::Succeeded => report.term > after.term,
+        SwitchoverResult::Failed => false,
+    })
 }
 
 fn failover(before: &MasterClusterStatus, after: &MasterClusterStatus, all: &mut Vec<Happening>) {

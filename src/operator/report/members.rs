@@ -9,9 +9,9 @@ use crate::operator::plan::leadership;
 
 /// The members, by name.
 pub(super) fn members(observed: &Observed, durable: Option<u64>) -> Vec<MemberStatus> {
+    let before = |name: &str| observed.status.members.iter().find(|member| member.name == name).cloned();
     let Some(view) = observed.etcd.view() else {
         // Nothing new is known of them but where they are.
-        let before = |name: &str| observed.status.members.iter().find(|member| member.name == name).cloned();
         return observed
             .pods
             .iter()
@@ -48,7 +48,10 @@ pub(super) fn members(observed: &Observed, durable: Option<u64>) -> Vec<MemberSt
                 applied: said.and_then(|said| number(said.applied)),
                 lag: lag.and_then(number),
                 version: said.map(|said| said.version.clone()),
-                last_seen: said.map(|_| Time(observed.now)),
+                last_seen: match said {
+                    Some(_) => Some(Time(observed.now)),
+                    None => before(&pod.name).and_then(|before| before.last_seen),
+                },
             }
         })
         .collect()

@@ -1,12 +1,33 @@
 //! Whether a status says something that the one before did not. Numbers that move all the time are no news by
-//! themselves (INV-9): where the log ends, how far each member is, when it was last seen.
+//! themselves (INV-9): where the log ends, how far each member is, when it was last seen. They are written along with
+//! news, and else every five minutes.
+
+use std::time::Duration;
 
 use crate::api::{MasterClusterStatus, MemberStatus};
+
+/// Age at which numbers are written again. A settled cluster is looked at every 300 s, so they are at most about that old.
+const STALE: Duration = Duration::from_secs(240);
 
 /// Whether `after` has to be written over `before`.
 #[must_use]
 pub fn is_news(before: &MasterClusterStatus, after: &MasterClusterStatus) -> bool {
     still(before) != still(after) || lags(before, after)
+}
+
+/// Whether the numbers of `before` are too old to be left. Not before this process has looked after clusters for as long
+/// itself: a restart writes nothing (INV-9).
+#[must_use]
+pub fn is_stale(before: &MasterClusterStatus, after: &MasterClusterStatus, leading_for: Duration) -> bool {
+    let seen = |status: &MasterClusterStatus, name: &str| {
+        let member = status.members.iter().find(|member| member.name == name)?;
+        member.last_seen.as_ref().map(|at| at.0)
+    };
+    let old = |member: &MemberStatus| {
+        let (was, is) = (seen(before, &member.name), seen(after, &member.name));
+        was.zip(is).is_some_and(|(was, is)| is.duration_since(was).unsigned_abs() >= STALE)
+    };
+    leading_for >= STALE && after.members.iter().any(old)
 }
 
 /// The status without what moves all the time.
@@ -71,5 +92,24 @@ mod tests {
         assert!(is_news(&status(1, Some(100)), &status(1, Some(0))));
         let other = MasterClusterStatus { term: Some(4), ..status(1, Some(0)) };
         assert!(is_news(&status(1, Some(0)), &other));
+    }
+
+    #[test]
+    fn numbers_are_written_again_when_they_are_old() {
+        let at = |second: i64| {
+            let mut status = status(second, Some(0));
+            let time = k8s_openapi::jiff::Timestamp::from_second(second).unwrap();
+            status.members[0].last_seen = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(time));
+            status
+        };
+        let long = Duration::from_secs(3600);
+        assert!(!is_stale(&at(0), &at(239), long));
+        assert!(is_stale(&at(0), &at(240), long));
+        // An operator that has just started has written nothing yet, and still does not.
+        assert!(!is_stale(&at(0), &at(9000), Duration::from_secs(10)));
+        // Of a member that is not seen there is nothing new to write.
+        let unseen = |second: i64| status(second, None);
+        assert!(!is_stale(&unseen(0), &unseen(9000), long));
+        assert!(!is_news(&at(0), &at(9000)));
     }
 }

@@ -19,13 +19,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
+use crate::net::listen::listen;
+
 /// Connections that the kernel holds for us until they are accepted: thousands of clients reconnect at once after a
 /// failover.
-const BACKLOG: u32 = 4096;
+const BACKLOG: i32 = 4096;
 /// Out of file descriptors: how long to wait before the next attempt to accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// A line about refused, failed or closed connections at most this often each.
@@ -92,11 +94,7 @@ impl Server {
     /// Opens the port. Must be called inside a tokio runtime.
     pub fn bind(address: SocketAddr, settings: Settings) -> Result<Self, BindError> {
         let open = || {
-            let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-            // A master that restarts must get its port back while old connections linger.
-            socket.set_reuseaddr(true)?;
-            socket.bind(address)?;
-            let listener = socket.listen(BACKLOG)?;
+            let listener = TcpListener::from_std(listen(address, BACKLOG)?)?;
             let address = listener.local_addr()?;
             Ok((listener, address))
         };

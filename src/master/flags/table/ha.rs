@@ -80,7 +80,13 @@ pub(super) const FLAGS: &[Flag] = &[
         Replication,
         "Name of this master among those of its cluster; else the variable POD_NAME, else host name and RPC port",
     ),
-    used("peer_host", Text, "0.0.0.0", Replication, "Address on which the other masters reach this one"),
+    used(
+        "peer_host",
+        Text,
+        "0.0.0.0",
+        Replication,
+        "Address on which the other masters reach this one; as for --rpc_address",
+    ),
     used(
         "peer_port",
         Int32,

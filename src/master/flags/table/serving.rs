@@ -13,7 +13,13 @@ pub(super) const FLAGS: &[Flag] = &[
         Serving,
         "Older name of --rpc_port, read only when that is 0; 0 lets the system choose a port",
     ),
-    used("rpc_address", Text, "0.0.0.0", Serving, "Address on which to listen for Mooncake clients"),
+    used(
+        "rpc_address",
+        Text,
+        "0.0.0.0",
+        Serving,
+        "Address on which to listen for Mooncake clients; every one, of IPv6 too, unless it is set",
+    ),
     used(
         "rpc_interface",
         Text,
@@ -37,7 +43,13 @@ pub(super) const FLAGS: &[Flag] = &[
         "Close a client connection after this many seconds without a request; 0 means never",
     ),
     used("rpc_enable_tcp_no_delay", Bool, "true", Serving, "Send small answers at once (TCP_NODELAY)"),
-    used("metrics_host", Text, "0.0.0.0", Serving, "Address of the HTTP server (metrics, health, queries)"),
+    used(
+        "metrics_host",
+        Text,
+        "0.0.0.0",
+        Serving,
+        "Address of the HTTP server (metrics, health, queries); as for --rpc_address",
+    ),
     used("metrics_port", Int32, "9003", Serving, "Port of the HTTP server; 0 lets the system choose a port"),
     used("cluster_id", Text, "mooncake_cluster", Serving, "Name of this store among others"),
     used(
@@ -47,7 +59,13 @@ pub(super) const FLAGS: &[Flag] = &[
         MetadataServer,
         "Serve /metadata for transfer engines that were set up with http://HOST:PORT/metadata",
     ),
-    used("http_metadata_server_host", Text, "0.0.0.0", MetadataServer, "Address of the metadata server"),
+    used(
+        "http_metadata_server_host",
+        Text,
+        "0.0.0.0",
+        MetadataServer,
+        "Address of the metadata server; as for --rpc_address",
+    ),
     used("http_metadata_server_port", Int32, "8080", MetadataServer, "Port of the metadata server"),
     used(
         "enable_metadata_cleanup_on_timeout",

@@ -1,0 +1,3 @@
+//! What every server of this program shares about the network.
+
+pub mod listen;

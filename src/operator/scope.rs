@@ -1,0 +1,212 @@
+//! Which clusters are this operator's, where several were installed. Each one holds a Lease: one that looks after a single
+//! namespace in that namespace, so that of those only one leads there; one that looks after all in its own. The latter
+//! reads the Leases of all, leaves alone the namespaces that have an operator of their own, and everything if an older
+//! operator looks after all namespaces already. Two that both acted would undo each other's work.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep};
+
+/// The name of every operator's Lease.
+pub const LEASE: &str = "moonkeeper-operator";
+
+/// The label on a Lease that says what its holder looks after.
+pub const SCOPE_LABEL: &str = "moonkeeper.dev/scope";
+
+/// How often the Leases of others are read.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// How long a Lease lasts that does not say so.
+const LASTS: Duration = Duration::from_secs(15);
+
+/// What an operator looks after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The clusters of all namespaces.
+    All,
+    /// The clusters of one namespace.
+    Namespace(String),
+}
+
+impl Scope {
+    /// What the variable or flag says.
+    #[must_use]
+    pub fn of(namespace: Option<&str>) -> Self {
+        namespace.map_or(Self::All, |name| Self::Namespace(name.to_owned()))
+    }
+
+    /// The value of [`SCOPE_LABEL`].
+    #[must_use]
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Namespace(_) => "namespace",
+        }
+    }
+
+    /// Where the Lease is, of an operator that runs in `own`.
+    #[must_use]
+    pub fn lease_namespace<'s>(&'s self, own: &'s str) -> &'s str {
+        match self {
+            Self::All => own,
+            Self::Namespace(name) => name,
+        }
+    }
+}
+
+/// A Lease of an operator, as last read.
+#[derive(Clone, Debug)]
+struct Claim {
+    spec: LeaseSpec,
+    /// Whether its holder looks after all namespaces.
+    all: bool,
+    /// Orders operators that look after all namespaces.
+    age: Option<k8s_openapi::jiff::Timestamp>,
+    /// Since when the record has been the same, by this process's clock: wall clocks of two machines are never compared.
+    since: Instant,
+}
+
+impl Claim {
+    fn is_held(&self) -> bool {
+        let lasts = self.spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        let held = self.spec.holder_identity.as_deref().is_some_and(|holder| !holder.is_empty());
+        held && self.since.elapsed() < lasts.map_or(LASTS, Duration::from_secs)
+    }
+}
+
+/// The Leases of other operators, by namespace.
+#[derive(Debug, Default)]
+pub struct Others {
+    /// Where this operator's own Lease is.
+    own: String,
+    claims: Mutex<BTreeMap<String, Claim>>,
+}
+
+impl Others {
+    /// Those besides the operator whose Lease is in the namespace `own`.
+    #[must_use]
+    pub fn new(own: &str) -> Self {
+        Self { own: own.to_owned(), claims: Mutex::default() }
+    }
+
+    /// Reads the Leases once. Nothing is decided before that.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be read; what was read before stays.
+    pub async fn read(&self, client: &Client) -> kube::Result<()> {
+        let named = ListParams::default().fields(&format!("metadata.name={LEASE}"));
+        let found = Api::<Lease>::all(client.clone()).list(&named).await?;
+        self.take_in(found.items);
+        Ok(())
+    }
+
+    /// Keeps reading them.
+    pub async fn follow(&self, client: Client) {
+        loop {
+            sleep(INTERVAL).await;
+            match tokio::time::timeout(INTERVAL, self.read(&client)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "cannot read the leases of other operators"),
+                Err(_) => tracing::warn!("no answer about the leases of other operators"),
+            }
+        }
+    }
+
+    fn take_in(&self, leases: Vec<Lease>) {
+        let mut claims = self.claims.lock();
+        let mut before = std::mem::take(&mut *claims);
+        for lease in leases {
+            let namespace = lease.namespace().unwrap_or_default();
+            let all = lease.labels().get(SCOPE_LABEL).map(String::as_str) != Some("namespace");
+            let age = lease.creation_timestamp().map(|time| time.0);
+            let spec = lease.spec.unwrap_or_default();
+            let since = match before.remove(&namespace) {
+                Some(was) if was.spec == spec => was.since,
+                _ => Instant::now(),
+            };
+            claims.insert(namespace, Claim { spec, all, age, since });
+        }
+    }
+
+    /// Why the clusters of a namespace are another operator's, if they are.
+    #[must_use]
+    pub fn owner_of(&self, namespace: &str) -> Option<String> {
+        let claims = self.claims.lock();
+        let is_other = |name: &str, claim: &Claim| name != self.own && claim.is_held();
+        if claims.get(namespace).is_some_and(|claim| is_other(namespace, claim) && !claim.all) {
+            return Some(format!(
+                "an operator for namespace {namespace} alone holds the Lease {LEASE} there"
+            ));
+        }
+        let mine = (claims.get(&self.own).and_then(|claim| claim.age), self.own.as_str());
+        // Without a Lease of its own this operator is the youngest.
+        let older = |name: &str, claim: &Claim| mine.0.is_none() || (claim.age, name) < mine;
+        let (place, _) =
+            claims.iter().find(|(name, claim)| is_other(name, claim) && claim.all && older(name, claim))?;
+        Some(format!("an older operator for all namespaces holds the Lease {LEASE} in namespace {place}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+    use k8s_openapi::jiff::Timestamp;
+
+    use super::*;
+
+    fn lease(namespace: &str, scope: &str, second: i64, holder: &str) -> Lease {
+        Lease {
+            metadata: ObjectMeta {
+                name: Some(LEASE.into()),
+                namespace: Some(namespace.into()),
+                labels: Some(BTreeMap::from([(SCOPE_LABEL.into(), scope.into())])),
+                creation_timestamp: Some(Time(Timestamp::from_second(second).unwrap())),
+                ..ObjectMeta::default()
+            },
+            spec: Some(LeaseSpec { holder_identity: Some(holder.into()), ..LeaseSpec::default() }),
+        }
+    }
+
+    fn others(own: &str, leases: Vec<Lease>) -> Others {
+        let others = Others::new(own);
+        others.take_in(leases);
+        others
+    }
+
+    #[test]
+    fn a_namespace_with_an_operator_of_its_own_is_left_alone() {
+        let both = vec![lease("system", "all", 5, "a"), lease("team", "namespace", 9, "b")];
+        let all = others("system", both);
+        assert!(all.owner_of("team").unwrap().contains("namespace team"));
+        assert_eq!(all.owner_of("elsewhere"), None);
+        assert_eq!(all.owner_of("system"), None);
+        // Until that operator gives its Lease back.
+        let free = vec![lease("system", "all", 5, "a"), lease("team", "namespace", 9, "")];
+        assert_eq!(others("system", free).owner_of("team"), None);
+    }
+
+    #[test]
+    fn of_two_operators_for_all_namespaces_the_older_one_acts() {
+        let both = || vec![lease("first", "all", 5, "a"), lease("second", "all", 9, "b")];
+        assert_eq!(others("first", both()).owner_of("team"), None);
+        assert!(others("second", both()).owner_of("team").unwrap().contains("namespace first"));
+        // One without a Lease gives way to every other.
+        assert!(others("third", both()).owner_of("team").is_some());
+    }
+
+    #[test]
+    fn a_lease_that_is_not_renewed_claims_nothing() {
+        let both = || vec![lease("system", "all", 5, "a"), lease("team", "namespace", 9, "b")];
+        let all = others("system", both());
+        all.claims.lock().get_mut("team").unwrap().since -= LASTS;
+        // The same record once more is no renewal.
+        all.take_in(both());
+        assert_eq!(all.owner_of("team"), None);
+    }
+}

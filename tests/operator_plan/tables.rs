@@ -1,0 +1,188 @@
+//! Sequences of passes, each checked step by step: switchovers, failovers, fewer masters, a standby that does not run.
+
+use moonkeeper::operator::observed::PodTrouble;
+use moonkeeper::operator::report::events::Happening;
+
+use super::*;
+
+/// The same cluster with another primary.
+fn led_by(observed: &Observed, leader: u8, term: u64) -> Observed {
+    let next = healthy(leader, term);
+    Observed { etcd: next.etcd, pods: next.pods, now: observed.now, ..observed.clone() }
+}
+
+/// The same cluster without a primary.
+fn without_primary(observed: &Observed) -> Observed {
+    let mut seen = observed.clone();
+    change(&mut seen, |view| {
+        view.leader = None;
+        view.serving = None;
+    });
+    seen
+}
+
+fn asks_for(request_id: &str, target: &str) -> MasterClusterSpec {
+    spec(3, Switchover { request_id: request_id.into(), target: target.into() }, false, false)
+}
+
+/// A cluster whose switchover from demo-0 to demo-1 has succeeded, with the spec that asked for it.
+fn switched() -> (MasterClusterSpec, Observed) {
+    let wanted = asks_for("a", "demo-1");
+    let (_, seen) = pass(&plain(), &healthy(0, 10));
+    let (_, seen) = pass(&wanted, &seen);
+    let (_, seen) = pass(&wanted, &seen);
+    let (_, seen) = pass(&wanted, &led_by(&seen, 1, 20));
+    assert_eq!(seen.status.last_switchover.as_ref().unwrap().result, SwitchoverResult::Succeeded);
+    assert_eq!(seen.status.last_failover, None);
+    (wanted, seen)
+}
+
+fn warnings(before: &Observed, after: &Observed) -> Vec<&'static str> {
+    let all: Vec<Happening> = happenings(&before.status, &after.status);
+    all.into_iter().filter(|it| it.warning).map(|it| it.reason).collect()
+}
+
+/// A failover is recorded although it goes the way that an older switchover went.
+#[test]
+fn a_switchover_hides_no_later_failover() {
+    for gap in [false, true] {
+        let (wanted, mut seen) = switched();
+        let mut recorded = Vec::new();
+        for (leader, term) in [(0, 30), (1, 40)] {
+            if gap {
+                seen = pass(&wanted, &without_primary(&seen)).1;
+            }
+            seen = pass(&wanted, &led_by(&seen, leader, term)).1;
+            let record = seen.status.last_failover.clone().expect("no record of the failover");
+            recorded.push((record.from.unwrap(), record.to));
+        }
+        let expected = [("demo-1", "demo-0"), ("demo-0", "demo-1")];
+        assert_eq!(recorded, expected.map(|(from, to)| (from.to_owned(), to.to_owned())), "gap: {gap}");
+    }
+}
+
+/// The old primary's answer arrives before etcd tells of the new one.
+#[test]
+fn a_switchover_is_no_failover_even_if_the_master_tells_first() {
+    let wanted = asks_for("a", "demo-1");
+    let (_, seen) = pass(&plain(), &healthy(0, 10));
+    let (_, seen) = pass(&wanted, &seen);
+    let (_, mut seen) = pass(&wanted, &seen);
+    let done = SwitchoverDone { to: "demo-1".into(), term: 20, ..SwitchoverDone::default() };
+    seen.switchover = Call::Done("a".into(), Ok(done));
+    let (_, seen) = pass(&wanted, &seen);
+    assert_eq!(seen.status.last_switchover.as_ref().unwrap().result, SwitchoverResult::Succeeded);
+    let (_, seen) = pass(&wanted, &without_primary(&seen));
+    let (_, seen) = pass(&wanted, &led_by(&seen, 1, 20));
+    assert_eq!(seen.status.last_failover, None);
+}
+
+/// A request that is taken back, replaced by another or stopped by a suspension has an end.
+#[test]
+fn a_withdrawn_switchover_fails() {
+    let mut suspended = asks_for("a", "");
+    suspended.suspend = true;
+    for (case, later) in [("reset", plain()), ("replaced", asks_for("b", "")), ("suspended", suspended)] {
+        let wanted = asks_for("a", "");
+        let (_, seen) = pass(&plain(), &healthy(0, 10));
+        let (_, seen) = pass(&wanted, &seen);
+        assert_eq!(seen.status.phase, Some(Phase::SwitchingOver));
+        let (plan, seen) = pass(&later, &seen);
+        let record = seen.status.last_switchover.clone().unwrap();
+        assert_eq!((record.request_id.as_str(), record.result), ("a", SwitchoverResult::Failed), "{case}");
+        assert!(record.message.unwrap().contains("withdrawn"), "{case}");
+        assert_eq!(plan.act, None, "{case}");
+        // What comes after it is a failover.
+        let (_, seen) = pass(&plain(), &led_by(&seen, 1, 20));
+        assert!(seen.status.last_failover.is_some(), "{case}");
+    }
+}
+
+/// A hand-over that the primary has already begun is waited for, and told as it ended.
+#[test]
+fn a_withdrawn_switchover_that_happened_succeeds() {
+    let wanted = asks_for("a", "");
+    let (_, seen) = pass(&plain(), &healthy(0, 10));
+    let (_, seen) = pass(&wanted, &seen);
+    let (_, mut seen) = pass(&wanted, &seen);
+    seen.switchover = Call::Running("a".into());
+    let (plan, mut seen) = pass(&plain(), &seen);
+    assert_eq!(seen.status.last_switchover.as_ref().unwrap().result, SwitchoverResult::Pending);
+    assert_eq!((plan.act, plan.waits.len()), (None, 1));
+    let done = SwitchoverDone { to: "demo-1".into(), term: 20, ..SwitchoverDone::default() };
+    seen.switchover = Call::Done("a".into(), Ok(done));
+    let (_, seen) = pass(&plain(), &seen);
+    let record = seen.status.last_switchover.unwrap();
+    assert_eq!((record.result, record.to.as_deref()), (SwitchoverResult::Succeeded, Some("demo-1")));
+}
+
+fn lags(observed: &mut Observed, behind: &[&str]) {
+    change(observed, |view| {
+        for name in behind {
+            view.members.get_mut(*name).unwrap().value.as_mut().unwrap().caught_up = false;
+        }
+    });
+}
+
+/// Of the standbys that are caught up, one at least stays.
+#[test]
+fn fewer_masters_never_end_the_last_caught_up_standby() {
+    let fewer = |replicas: i32, behind: &[&str]| {
+        let (_, mut seen) = pass(&plain(), &healthy(0, 10));
+        lags(&mut seen, behind);
+        let (plan, _) = pass(&spec(replicas, Switchover::default(), false, false), &seen);
+        (plan.objects, plan.waits)
+    };
+    let (objects, waits) = fewer(2, &["demo-1"]);
+    assert_eq!(objects, Objects::Apply { replicas: 3 });
+    assert!(waits[0].contains("demo-1") && waits[0].contains("demo-2"), "{waits:?}");
+    assert_eq!(fewer(2, &[]), (Objects::Apply { replicas: 2 }, Vec::new()));
+    assert_eq!(fewer(2, &["demo-2"]), (Objects::Apply { replicas: 2 }, Vec::new()));
+    // No standby is caught up, so none is lost.
+    assert_eq!(fewer(2, &["demo-1", "demo-2"]), (Objects::Apply { replicas: 2 }, Vec::new()));
+    // One master is what was asked for: it has no standby.
+    assert_eq!(fewer(1, &["demo-1"]), (Objects::Apply { replicas: 1 }, Vec::new()));
+}
+
+/// One standby in a crash loop does not make a cluster unready that could still fail over.
+#[test]
+fn a_stuck_standby_leaves_a_redundant_cluster_ready() {
+    let value = |seen: &Observed, kind: &str| {
+        let found = seen.status.conditions.iter().find(|it| it.type_ == kind).unwrap();
+        (found.status.clone(), found.reason.clone())
+    };
+    let (_, mut seen) = pass(&plain(), &healthy(0, 10));
+    seen.pods[2].trouble = Some(PodTrouble {
+        reason: "CrashLoopBackOff".into(),
+        message: "crash-looping, last exit code 2".into(),
+        stalled: true,
+    });
+    change(&mut seen, |view| drop(view.members.remove("demo-2")));
+    let (_, mut seen) = pass(&plain(), &seen);
+    assert_eq!(value(&seen, "Ready").0, "True");
+    assert_eq!(value(&seen, "Stalled").0, "False");
+    assert_eq!(seen.status.phase, Some(Phase::Degraded));
+    let progressing = seen.status.conditions.iter().find(|it| it.type_ == "Progressing").unwrap();
+    assert!(progressing.message.contains("demo-2: crash-looping"), "{}", progressing.message);
+    // Without the other standby it is in the way.
+    lags(&mut seen, &["demo-1"]);
+    let (_, seen) = pass(&plain(), &seen);
+    assert_eq!(value(&seen, "Ready"), ("False".to_owned(), "CrashLoopBackOff".to_owned()));
+    assert_eq!(value(&seen, "Stalled").0, "True");
+}
+
+/// A warning is for what was not asked for.
+#[test]
+fn a_planned_hand_over_warns_of_nothing() {
+    let wanted = asks_for("a", "demo-1");
+    let (_, seen) = pass(&plain(), &healthy(0, 10));
+    let (_, seen) = pass(&wanted, &seen);
+    let (_, seen) = pass(&wanted, &seen);
+    let (_, between) = pass(&wanted, &without_primary(&seen));
+    assert_eq!(warnings(&seen, &between), Vec::<&str>::new());
+    let (_, after) = pass(&wanted, &led_by(&between, 1, 20));
+    assert_eq!(warnings(&between, &after), Vec::<&str>::new());
+    // The same loss later, which was not asked for.
+    let (_, lost) = pass(&wanted, &without_primary(&after));
+    assert_eq!(warnings(&after, &lost), ["PrimaryLost"]);
+}
