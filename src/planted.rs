@@ -6,158 +6,121 @@ use std::cell::Cell;
 #[cfg(not(debug_assertions))]
 compile_error!("the feature `planted` puts bugs into the program: it is for tests in the dev profile alone");
 
-/// A bug on purpose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bug {
+/// Declares the bugs that the simulator finds, each with the checks that are meant to find it, and the others.
+macro_rules! bugs {
+    (
+        simulator: { $($(#[$doc:meta])* $name:ident => [$($check:literal),+],)* }
+        schedule: { $($(#[$of_one_schedule_doc:meta])* $of_one_schedule:ident,)* }
+        threads: { $($(#[$of_threads_doc:meta])* $of_threads:ident,)* }
+    ) => {
+        /// A bug on purpose.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Bug {
+            $($(#[$doc])* $name,)*
+            $($(#[$of_one_schedule_doc])* $of_one_schedule,)*
+            $($(#[$of_threads_doc])* $of_threads,)*
+        }
+
+        impl Bug {
+            /// Those that the simulator finds.
+            pub const ALL: &[Bug] = &[$(Bug::$name),*];
+
+            /// Those that one schedule shows, which the random ones of the simulator hardly ever come by
+            /// (tests/replication_node.rs).
+            pub const OF_ONE_SCHEDULE: &[Bug] = &[$(Bug::$of_one_schedule),*];
+
+            /// Those that only threads can show: the simulator has one.
+            pub const OF_THREADS: &[Bug] = &[$(Bug::$of_threads),*];
+
+            /// The checks of the simulator that are meant to find it.
+            #[must_use]
+            pub fn checks(self) -> &'static [&'static str] {
+                match self {
+                    $(Bug::$name => &[$($check),+],)*
+                    $(Bug::$of_one_schedule => &[],)*
+                    $(Bug::$of_threads => &[],)*
+                }
+            }
+        }
+    };
+}
+
+bugs! { simulator: {
     /// Records are dropped when the queue is full.
-    DropWhenFull,
+    DropWhenFull => ["INV-1", "INV-8"],
     /// A writer is told its bytes before the reservation is durable.
-    AnswerStartEarly,
+    AnswerStartEarly => ["INV-3", "R3"],
     /// A read is answered that rests on a record that is not durable.
-    AnswerReadEarly,
+    AnswerReadEarly => ["INV-3"],
     /// A batch is written although another master leads.
-    SkipFence,
+    SkipFence => ["R1"],
     /// Promotion gives free what is reserved.
-    ForgetReservations,
+    ForgetReservations => ["R4", "INV-5"],
     /// A batch is applied twice.
-    ApplyTwice,
+    ApplyTwice => ["INV-8"],
     /// A new primary starts log time from its wall clock.
-    WallClock,
+    WallClock => ["log time"],
     /// A deposed primary keeps what it applied.
-    KeepTail,
+    KeepTail => ["INV-3", "INV-8"],
+    /// Records that wait when a term ends are written in the next one.
+    KeepQueue => ["INV-3", "INV-4", "INV-8"],
     /// The watch starts one revision late.
-    WatchLate,
+    WatchLate => ["watch"],
     /// The lease is counted from when the answer came.
-    LeaseFromArrival,
+    LeaseFromArrival => ["lease"],
     /// A batch without an answer is packed anew with what has come since.
-    Repack,
+    Repack => ["R5"],
     /// Clients are served before the first record of the term is durable.
-    ServeEarly,
+    ServeEarly => ["INV-4"],
     /// A new primary does not wait for the promises of the old one.
-    SkipHold,
+    SkipHold => ["R6", "INV-7"],
     /// A new primary does not wait for the lease of the old one.
-    HoldWithoutLease,
+    HoldWithoutLease => ["R6", "INV-7"],
     /// A node stands for election although it is behind.
-    StandBehind,
+    StandBehind => ["INV-4"],
     /// A comparison that failed is taken for success.
-    FailedIsCommitted,
+    FailedIsCommitted => ["INV-3"],
     /// A batch without an answer is taken for failed.
-    UnknownIsFailed,
+    UnknownIsFailed => ["INV-1"],
     /// A deposed primary goes on answering until its port is closed.
-    KeepGateOpen,
+    KeepGateOpen => ["lease"],
     /// The wait for the old primary counts from when an earlier one was seen gone.
-    StaleAbsence,
+    StaleAbsence => ["R6", "INV-7"],
     /// An answer to a write of an earlier reign is taken for one of this.
-    AnyWriteAnswer,
+    AnyWriteAnswer => ["INV-3"],
     /// A read does not wait for the unmount of a replica that it leaves out.
-    IgnoreUnmount,
+    IgnoreUnmount => ["INV-3"],
     /// Memory that is mounted again is all free, although writers may still be at work there.
-    ForgetStrays,
+    ForgetStrays => ["R4", "INV-5"],
     /// A hand-over takes "the lease does not exist" for no answer.
-    SuccessorExpired,
+    SuccessorExpired => ["no primary", "INV-10"],
     /// A standby does not look at signs that its state is not what the log says.
-    IgnoreDoubt,
+    IgnoreDoubt => ["doubt"],
     /// A hand-over chooses a standby that has not reported for long.
-    StaleTarget,
+    StaleTarget => ["target"],
     /// A primary that goes back after its `Resign` answers before another record is durable.
-    AbortWithoutRecord,
+    AbortWithoutRecord => ["resign"],
+    /// A state is taken for quiet although a call is still changing it, and is not sealed.
+    QuietLie => ["INV-3", "INV-8"],
+    /// The deadlines of clients that joined in this term are forgotten when the port opens again.
+    ForgetJoined => ["silent client"],
+    /// A hand-over does not write promises of objects in groups down.
+    FlushSkipsGroups => ["INV-7"],
+    /// A search does not wait for the unmount of what it leaves out.
+    RegexNoWait => ["INV-3"],
+    /// A new term drops an object that has no lease, on every replica alike.
+    ForgetUnleased => ["model"],
+    /// A batch is applied whatever it follows.
+    SkipChain => ["history", "INV-3", "INV-8"],
+}
+schedule: {
     /// A rebuild forgets which log this master knows.
     StartOverForgets,
+}
+threads: {
     /// A reader is promised an object that is about to be removed.
     PromiseDoomed,
-    /// A state is taken for quiet although a call is still changing it, and is not sealed.
-    QuietLie,
-    /// The deadlines of clients that joined in this term are forgotten when the port opens again.
-    ForgetJoined,
-    /// A hand-over does not write promises of objects in groups down.
-    FlushSkipsGroups,
-    /// A search does not wait for the unmount of what it leaves out.
-    RegexNoWait,
-    /// A new term drops an object that has no lease, on every replica alike.
-    ForgetUnleased,
-    /// A batch is applied whatever it follows.
-    SkipChain,
-}
-
-impl Bug {
-    /// Those that only threads can show: the simulator has one.
-    pub const OF_THREADS: [Bug; 1] = [Bug::PromiseDoomed];
-
-    /// Those that one schedule shows, which the random ones of the simulator hardly ever come by
-    /// (tests/replication_node.rs).
-    pub const OF_ONE_SCHEDULE: [Bug; 2] = [Bug::StartOverForgets, Bug::ForgetJoined];
-
-    /// Those that the simulator finds.
-    pub const ALL: [Bug; 31] = [
-        Bug::DropWhenFull,
-        Bug::AnswerStartEarly,
-        Bug::AnswerReadEarly,
-        Bug::SkipFence,
-        Bug::ForgetReservations,
-        Bug::ApplyTwice,
-        Bug::WallClock,
-        Bug::KeepTail,
-        Bug::WatchLate,
-        Bug::LeaseFromArrival,
-        Bug::Repack,
-        Bug::ServeEarly,
-        Bug::SkipHold,
-        Bug::HoldWithoutLease,
-        Bug::StandBehind,
-        Bug::FailedIsCommitted,
-        Bug::UnknownIsFailed,
-        Bug::KeepGateOpen,
-        Bug::StaleAbsence,
-        Bug::AnyWriteAnswer,
-        Bug::IgnoreUnmount,
-        Bug::ForgetStrays,
-        Bug::SuccessorExpired,
-        Bug::IgnoreDoubt,
-        Bug::StaleTarget,
-        Bug::AbortWithoutRecord,
-        Bug::QuietLie,
-        Bug::FlushSkipsGroups,
-        Bug::RegexNoWait,
-        Bug::ForgetUnleased,
-        Bug::SkipChain,
-    ];
-
-    /// The checks of the simulator that are meant to find it.
-    #[must_use]
-    pub fn checks(self) -> &'static [&'static str] {
-        match self {
-            Bug::UnknownIsFailed => &["INV-1"],
-            Bug::DropWhenFull => &["INV-1", "INV-8"],
-            Bug::AnswerStartEarly => &["INV-3", "R3"],
-            Bug::AnswerReadEarly | Bug::FailedIsCommitted | Bug::AnyWriteAnswer | Bug::IgnoreUnmount => {
-                &["INV-3"]
-            }
-            Bug::SkipFence => &["R1"],
-            Bug::ForgetReservations | Bug::ForgetStrays => &["R4", "INV-5"],
-            Bug::ApplyTwice => &["INV-8"],
-            Bug::KeepTail => &["INV-3", "INV-8"],
-            Bug::WallClock => &["log time"],
-            Bug::WatchLate => &["watch"],
-            Bug::LeaseFromArrival | Bug::KeepGateOpen => &["lease"],
-            Bug::Repack => &["R5"],
-            Bug::ServeEarly | Bug::StandBehind => &["INV-4"],
-            Bug::SkipHold | Bug::HoldWithoutLease | Bug::StaleAbsence => &["R6", "INV-7"],
-            // Found with real threads.
-            Bug::PromiseDoomed => &[],
-            // Found in one schedule.
-            Bug::StartOverForgets | Bug::ForgetJoined => &[],
-            Bug::ForgetUnleased => &["model"],
-            Bug::SkipChain => &["history", "INV-3", "INV-8"],
-            Bug::QuietLie => &["INV-3", "INV-8"],
-            Bug::FlushSkipsGroups => &["INV-7"],
-            Bug::RegexNoWait => &["INV-3"],
-            Bug::SuccessorExpired => &["no primary", "INV-10"],
-            Bug::IgnoreDoubt => &["doubt"],
-            Bug::StaleTarget => &["target"],
-            Bug::AbortWithoutRecord => &["resign"],
-        }
-    }
-}
+} }
 
 thread_local! {
     static ACTIVE: Cell<Option<Bug>> = const { Cell::new(None) };

@@ -312,7 +312,7 @@ fn no_byte_is_given_out_again_before_a_promise_of_it_ends() {
 fn a_planted_promise_of_what_is_about_to_be_removed_is_found() {
     use moonkeeper::planted::{Bug, plant};
     const ROUNDS: u64 = 40;
-    for bug in Bug::OF_THREADS {
+    for &bug in Bug::OF_THREADS {
         let found = (0..ROUNDS).find_map(|round| run_race(round, || plant(Some(bug))).1);
         let found = found.unwrap_or_else(|| panic!("{bug:?} was not found in {ROUNDS} rounds"));
         println!("{bug:?}: {found}");

@@ -115,10 +115,10 @@ impl Shard {
         groups
     }
 
-    /// Puts an object back on the list that a hand-over reads.
-    pub(super) fn relist(&self, slot: u32, object: &Object) {
-        if object.list(List::Early) {
-            self.promises.lock().add(List::Early, slot);
+    /// Puts an object back on a list.
+    pub(super) fn relist(&self, list: List, slot: u32, object: &Object) {
+        if object.list(list) {
+            self.promises.lock().add(list, slot);
         }
     }
 

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
+use crate::engine::types::SequenceId;
 use crate::master::admission::LOOK_AGAIN;
 use crate::master::effects;
 use crate::master::handlers::{Handled, Handlers};
 use crate::master::metrics::{Counters, Metrics};
 use crate::master::settings::ha::Durability;
-use crate::replication::admission::{Admission, PATIENCE, Refusal};
+use crate::replication::admission::{Admission, Refusal};
 use crate::replication::queue_space::Ticket;
 use crate::replication::replica::Replica;
 use crate::replication::time::MonotonicClock;
@@ -54,12 +55,9 @@ pub(super) const NOT_LEADING: Failure = Failure { code: 255, message: "this mast
 
 /// What becomes of calls whose records etcd refuses: the writer goes on with the same bytes, so they may yet be written
 /// (R5).
-const UNKNOWN: GiveUp = GiveUp {
-    after: PATIENCE,
-    failure: Failure {
-        code: frame::TIMED_OUT,
-        message: "the log is full (etcd: out of space), whether this was done is unknown",
-    },
+const UNKNOWN: Failure = Failure {
+    code: frame::TIMED_OUT,
+    message: "the log is full (etcd: out of space), whether this was done is unknown",
 };
 
 /// Answers calls from the engine.
@@ -182,7 +180,8 @@ impl Service for MasterService {
 
     fn gives_up(&self) -> Option<GiveUp> {
         let replication = self.replication.as_ref()?;
-        replication.replica.gate.is_log_full().then_some(UNKNOWN)
+        let refusing = replication.replica.gate.refusing(|| replication.clock.now())?;
+        Some(GiveUp { refusing, failure: UNKNOWN })
     }
 
     fn may_write(&self) -> bool {
@@ -223,9 +222,7 @@ impl Replication {
         match self.durability {
             Durability::Strict => depends_on,
             Durability::Relaxed { records, time } => {
-                let gate = &self.replica.gate;
-                let late = depends_on > gate.durable().0 && gate.writing_for(self.clock.now()) > time;
-                if late { depends_on } else { depends_on.saturating_sub(records) }
+                self.replica.gate.relaxed(SequenceId(depends_on), records, time, self.clock.now()).0
             }
         }
     }

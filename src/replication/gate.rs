@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::admission::PATIENCE;
+use super::parked_answers::{LogState, Refusing};
 use super::time::Monotonic;
 use crate::engine::types::SequenceId;
 
@@ -78,6 +80,33 @@ impl Gate {
     #[must_use]
     pub fn is_log_full(&self) -> bool {
         self.log_full.load(Ordering::Acquire)
+    }
+
+    /// Set while etcd refuses writes: how long answers wait for it then. Reads the clock only if it does.
+    #[must_use]
+    pub fn refusing(&self, now: impl FnOnce() -> Monotonic) -> Option<Refusing> {
+        self.is_log_full().then(|| Refusing { now: now(), patience: PATIENCE })
+    }
+
+    /// What the log says to answers that wait for it.
+    #[must_use]
+    pub fn log_state(&self, now: Monotonic) -> LogState {
+        LogState { durable: self.durable(), refusing: self.refusing(|| now) }
+    }
+
+    /// What an answer waits for that may be sent before its own record is durable: at most `records` of the last records
+    /// may be missing, and none if the batch on its way has been for longer than `time`. The tail that a crash can lose is
+    /// bounded.
+    #[must_use]
+    pub fn relaxed(
+        &self,
+        depends_on: SequenceId,
+        records: u64,
+        time: Duration,
+        now: Monotonic,
+    ) -> SequenceId {
+        let late = depends_on > self.durable() && self.writing_for(now) > time;
+        if late { depends_on } else { SequenceId(depends_on.0.saturating_sub(records)) }
     }
 
     /// Tells of every growth of the durable prefix, and of every change of [`Self::is_log_full`].

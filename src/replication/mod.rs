@@ -17,6 +17,7 @@ pub mod lease;
 pub mod linger;
 pub mod liveness;
 pub mod node;
+pub mod parked_answers;
 pub mod queue;
 pub mod queue_space;
 pub mod replica;

@@ -102,6 +102,13 @@ impl Queue {
         self.chunks.lock().waiting.pop_front()
     }
 
+    /// A bug on purpose: records of another state are written before all others.
+    #[cfg(feature = "planted")]
+    pub(super) fn put_back(&self, chunk: Chunk) {
+        self.space.add(chunk.body.len());
+        self.chunks.lock().waiting.push_front(chunk);
+    }
+
     /// Whether there is more than one batch holds.
     #[must_use]
     pub fn has_full_batch(&self) -> bool {

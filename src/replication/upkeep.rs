@@ -202,11 +202,7 @@ impl Chores {
                 done.tasks_failed = looked.tasks_failed;
             }
             Chore::Sweep { .. } => done.swept = engine.sweep_while(now, &mut go_on),
-            Chore::SyncLeases => {
-                if go_on() {
-                    engine.replicate_leases(now);
-                }
-            }
+            Chore::SyncLeases => _ = engine.replicate_leases_while(now, &mut go_on),
             Chore::EvictExpired => done.evicted = engine.evict_expired_while(now, &mut go_on),
             Chore::Expire(clients) => {
                 for client in clients {
@@ -252,6 +248,7 @@ impl Chores {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::ops::{ReplicaTypes, WriteConfig};
     use crate::engine::rules::Rules;
     use crate::engine::segment::SegmentSpec;
 
@@ -335,5 +332,31 @@ mod tests {
         timetable.finished(&Chore::LookAfter, &Done::default());
         timetable.finished(&sweep, &Done::default());
         assert_eq!(timetable.due(LogTime(300), &engine, &liveness, true), [Chore::LookAfter]);
+    }
+
+    #[test]
+    fn promises_take_space_in_the_log_record_by_record() {
+        let (engine, liveness) = (Engine::new(Rules::default()), Liveness::new(1_000));
+        mount(&engine, OLD, b"a");
+        let config = WriteConfig { replicas: 1, ..WriteConfig::default() };
+        for number in 0..2_500 {
+            let key = format!("key-{number}");
+            let mut sequencer = engine.sequencer(LogTime(2));
+            assert!(sequencer.put_start(OLD, key.as_bytes(), 64, &config).result.is_ok());
+            assert!(sequencer.end(OLD, key.as_bytes(), ReplicaTypes::Memory, None).result.is_ok());
+            drop(sequencer);
+            assert!(engine.exist(key.as_bytes(), LogTime(2)).result == Ok(true));
+        }
+        let sync = |permits: u64| {
+            let (mut asked, before) = (0, engine.applied().0);
+            let done = Chores::default().perform(&Chore::SyncLeases, &engine, &liveness, LogTime(3), || {
+                asked += 1;
+                asked <= permits
+            });
+            (asked, engine.applied().0 - before, done.stopped)
+        };
+        assert_eq!(sync(1), (2, 1, true), "one permit is for one record (R2)");
+        assert_eq!(sync(9), (2, 2, false));
+        assert_eq!(sync(9), (0, 0, false), "a sync that writes nothing asks for no space");
     }
 }

@@ -70,6 +70,27 @@ fn a_flush_that_is_called_off_loses_no_promise() {
 }
 
 #[test]
+fn promises_are_written_down_record_by_record_and_the_next_sync_finds_the_rest() {
+    let pair = store();
+    for number in 0..3_000 {
+        put(&pair.primary, &format!("key-{number}"), 64, &plain(), 100_000);
+        read(&pair.primary, &format!("key-{number}"), 100_000).unwrap();
+    }
+    let mut asked = 0;
+    let synced = pair.primary.replicate_leases_while(LogTime(100_100), || {
+        asked += 1;
+        asked <= 1
+    });
+    let written = pair.written(|log| log.renewals);
+    assert!(written > 0 && written <= 1_024, "{written} promises in one record");
+    assert_eq!((synced, asked), ((written, false), 2));
+    let before = pair.primary.applied().0;
+    assert_eq!(pair.primary.replicate_leases_while(LogTime(100_100), || true), (3_000 - written, true));
+    assert_eq!(pair.primary.applied().0 - before, 2, "they are still on the list of each second");
+    pair.assert_same("in the end");
+}
+
+#[test]
 fn lists_of_promises_stay_in_proportion_to_what_is_promised() {
     let pair = store();
     let mut now = 100_000;

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use moonkeeper::engine::digest::Digest;
 use moonkeeper::engine::types::{LogTime, SequenceId, Term};
-use moonkeeper::replication::node::status::{Activity, NodeStatus, Role};
+use moonkeeper::replication::node::status::Activity;
 use moonkeeper::replication::replica::Replica;
 
 use super::Sim;
+use super::masters::leads;
 use super::plan::MS;
-use super::serving::Parked;
 use super::truth::{Ending, Seen};
+use super::waiting::Parked;
 
 /// What a primary was after a record that was not in the log yet.
 pub struct Ahead {
@@ -26,10 +27,10 @@ impl Sim {
     pub fn log_grew(&mut self) {
         let news = std::mem::take(&mut self.truth.news);
         for batch in &news.batches {
-            self.note(&format!("log {batch}"));
+            note!(self, "log {batch}");
         }
         if let Some(term) = news.elected {
-            self.note(&format!("term {} begins", term.0));
+            note!(self, "term {} begins", term.0);
             self.counts.terms += 1;
         }
         for (id, client) in &news.expired {
@@ -72,7 +73,6 @@ impl Sim {
 
     /// Compares a master with the log.
     pub fn compare(&mut self, index: usize) {
-        let now = self.clock(index);
         let Some(node) = &self.masters[index].node else { return };
         let sequencer = node.replica().engine.sequencer(LogTime(0));
         let (applied, digest, faults) =
@@ -81,7 +81,7 @@ impl Sim {
         if self.masters[index].compared == Some((applied.0, digest.0)) {
             return;
         }
-        let NodeStatus { role, activity, term, .. } = node.status(now);
+        let (activity, term) = node.brief();
         let doubts = node.replica().engine.doubts();
         self.masters[index].compared = Some((applied.0, digest.0));
         // What a corrupt primary wrote about its own state holds for no other.
@@ -89,11 +89,11 @@ impl Sim {
         if self.is_corrupt(index) {
             return;
         }
-        let term = if role == Role::Primary { term } else { Term(self.masters[index].term) };
+        let term = if leads(activity) { term } else { Term(self.masters[index].term) };
         if faults > 0 || (!doubts.is_empty() && !wrong_digests) {
             return self.fail(("INV-8", format!("m{index} at {applied:?}: {faults} faults, {doubts:?}")));
         }
-        if role == Role::Primary || activity == Activity::Leaving {
+        if leads(activity) || activity == Activity::Leaving {
             if applied > self.truth.last {
                 self.ahead.push(Ahead { term, applied, digest });
             } else if self.truth.shared(term, applied) == applied {
@@ -182,10 +182,9 @@ impl Sim {
 
     /// Whoever answers leads, as far as it knows itself.
     pub fn check_role(&mut self, index: usize) {
-        let now = self.clock(index);
         let Some(node) = &self.masters[index].node else { return };
-        let NodeStatus { role, activity, .. } = node.status(now);
-        if role != Role::Primary {
+        let (activity, _) = node.brief();
+        if !leads(activity) {
             self.fail(("lease", format!("m{index} answers and knows that it does not lead: {activity:?}")));
         }
     }
@@ -204,7 +203,7 @@ impl Sim {
         if parked.depends_on > self.truth.shared(term, parked.depends_on) {
             broken.get_or_insert(("INV-3", what("it rests on a record that is not in the log")));
         }
-        if facts.changed && shared < facts.applied {
+        if facts.changed && shared.0 + facts.may_be_lost < facts.applied.0 {
             broken.get_or_insert(("INV-3", what("it tells of a change that is not in the log")));
         }
         let told = facts.told.as_ref();

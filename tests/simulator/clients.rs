@@ -7,7 +7,7 @@ use moonkeeper::engine::record::ReplicationKind;
 use moonkeeper::engine::segment::SegmentSpec;
 use moonkeeper::engine::types::{ErrorCode, Uuid};
 
-use super::plan::{MS, SECOND};
+use super::plan::{Focus, MS};
 use super::{Event, Sim};
 
 /// Memory that a client offers.
@@ -117,6 +117,11 @@ impl Op {
     /// Whether it may make records.
     pub fn changes(&self) -> bool {
         !matches!(self, Op::Ping | Op::Get(_) | Op::Exist(_) | Op::Search { .. })
+    }
+
+    /// Whether its answer need not wait for its own record where durability is relaxed.
+    pub fn may_be_answered_early(&self) -> bool {
+        matches!(self, Op::End { .. } | Op::Revoke { .. } | Op::CopyEnd { .. })
     }
 
     /// About how many records it makes.
@@ -273,7 +278,8 @@ impl Sim {
         let master = self.clients[client].target;
         let delay = self.plan.delay + self.chance.below(self.plan.delay);
         self.after(delay, Event::Call { client, number, master, op });
-        self.after(2 * SECOND, Event::GiveUp { client, number });
+        let patience = self.plan.client_patience;
+        self.after(patience, Event::GiveUp { client, number });
     }
 
     fn choose(&mut self, client: usize) -> Op {
@@ -292,6 +298,12 @@ impl Sim {
                 return op;
             }
         }
+        if self.plan.focus == Focus::Memory && self.chance.percent(10) {
+            return match self.chance.below(3) {
+                0 => Op::Search { prefix: self.prefix() },
+                _ => self.change_memory(client),
+            };
+        }
         let key = self.key();
         let doubtful = {
             let me = &self.clients[client];
@@ -301,7 +313,7 @@ impl Sim {
             0..360 if !doubtful => {
                 let usual = [512, 1024, 2048][self.chance.below(3) as usize];
                 let size = if self.chance.percent(70) { usual } else { 64 + self.chance.below(4_000) };
-                let group = self.chance.percent(15).then(|| self.chance.below(3));
+                let group = self.chance.percent(self.plan.groups).then(|| self.chance.below(3));
                 Op::Start {
                     key,
                     size,

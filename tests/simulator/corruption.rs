@@ -46,7 +46,7 @@ impl Sim {
         let (next, now) = (sequencer.next_id(), sequencer.now);
         sequencer.apply(Format::NEWEST, next, now, &Record::MetadataPut { key: b"bit", value: b"1" });
         drop(sequencer);
-        self.note(&format!("a bit turns in m{index}, which is at {}", next.0 - 1));
+        note!(self, "a bit turns in m{index}, which is at {}", next.0 - 1);
         self.masters[index].corruption = Some(Corruption { replica, shown_by: next, digest: None });
         self.truth.corruption = true;
     }
@@ -60,7 +60,7 @@ impl Sim {
         }
         let digest = Digest(self.chance.next());
         let shown_by = server.replica.engine.sequencer(LogTime(0)).commit(&Record::Digest { digest });
-        self.note(&format!("m{index} logs a wrong digest as {}", shown_by.0));
+        note!(self, "m{index} logs a wrong digest as {}", shown_by.0);
         self.truth.corruption = true;
         for standby in (0..self.masters.len()).filter(|standby| *standby != index) {
             let master = &mut self.masters[standby];

@@ -133,7 +133,7 @@ impl Sim {
                 ("a batch is damaged", vec![entry.clone()], vec![put(&entry.key, value.into())])
             }
         };
-        self.note(&format!("by hand: {what}"));
+        note!(self, "by hand: {what}");
         let forged = match ops.as_slice() {
             [Op::Put { key, value, .. }] if changed.is_empty() => {
                 Some(Damage::Forged(key.clone(), value.clone()))
@@ -161,7 +161,7 @@ impl Sim {
         if self.least_known().is_none_or(|least| least <= backup.end) {
             return;
         }
-        self.note(&format!("etcd is restored from a backup that ends at {}", backup.end.0));
+        note!(self, "etcd is restored from a backup that ends at {}", backup.end.0);
         self.break_watches();
         let used = self.next_lease();
         let now = std::mem::replace(&mut self.etcd.model, backup.model);
@@ -196,7 +196,7 @@ impl Sim {
         match self.etcd.damage.take() {
             None => {}
             Some(Damage::Keys(entries)) => {
-                self.note("by hand: the keys are put back");
+                note!(self, "by hand: the keys are put back");
                 for KeyValue { key, value, .. } in entries {
                     let put = Op::Put { key, value, lease: LeaseId(0) };
                     let _ = self.by_hand(&Request::Txn(Txn { success: vec![put], ..Txn::default() }));
@@ -204,7 +204,7 @@ impl Sim {
                 self.look(Cause::Hand);
             }
             Some(Damage::Forged(key, value)) => {
-                self.note("by hand: the forged batch is deleted");
+                note!(self, "by hand: the forged batch is deleted");
                 // A primary that has overwritten it meanwhile wrote the real one.
                 let compare = vec![Compare::Value { key: key.clone(), equals: value }];
                 let success = vec![Op::Delete(KeyRange::key(key))];
@@ -212,7 +212,7 @@ impl Sim {
                 self.look(Cause::Hand);
             }
             Some(Damage::Store(model)) => {
-                self.note("etcd is restored from the newest backup");
+                note!(self, "etcd is restored from the newest backup");
                 self.break_watches();
                 let used = self.next_lease();
                 self.etcd.model = *model;

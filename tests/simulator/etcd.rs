@@ -220,7 +220,13 @@ impl Sim {
 
     /// All connections to etcd break.
     pub fn break_watches(&mut self) {
-        for Watch { of, watch, .. } in self.etcd.watches.clone() {
+        (0..self.masters.len()).for_each(|master| self.break_watches_of(master));
+    }
+
+    /// The connections of a master to etcd break.
+    pub fn break_watches_of(&mut self, master: usize) {
+        let watches = self.etcd.watches.clone();
+        for Watch { of, watch, .. } in watches.into_iter().filter(|watch| watch.of.master == master) {
             self.end_watch(of, watch);
             let event = WatchEvent::Broken("connection reset".into());
             self.after(1, Event::WatchTells { to: of, watch, event });

@@ -10,6 +10,7 @@ use moonkeeper::replication::replica::Replica;
 use moonkeeper::replication::time::LogClock;
 
 use super::clients::{Op, Reply};
+use super::plan;
 
 /// A process: which master, in which life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +108,11 @@ pub enum Event {
         of: Process,
         serial: u64,
     },
+    /// Calls that wait for space in the queue look whether their turn has come.
+    LookAgain {
+        of: Process,
+        serial: u64,
+    },
     Resume {
         master: usize,
     },
@@ -153,7 +159,7 @@ pub enum Event {
 }
 
 /// How much happened: a run in which nothing happens proves nothing.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub events: u64,
     pub terms: u64,
@@ -162,7 +168,12 @@ pub struct Counts {
     pub unknown: u64,
     pub reads: u64,
     pub starts: u64,
-    pub busy: u64,
+    /// Calls that waited for space in the queue.
+    pub waited: u64,
+    /// Changes that were refused because the log was full.
+    pub refused: u64,
+    /// Answers that were given up because etcd took no writes.
+    pub given_up_answers: u64,
     pub handed_over: u64,
     /// Hand-overs that were given up.
     pub given_up: u64,
@@ -170,23 +181,53 @@ pub struct Counts {
     pub certain: u64,
     /// Clients that lost their memory because they were silent.
     pub expired: u64,
+    /// Objects that were evicted.
+    pub evicted: u64,
+    /// Faults of each kind, in the order of [`Fault`](super::plan::Fault).
+    pub faults: [u64; plan::ALL.len()],
 }
 
 impl Counts {
+    /// What happened, by name.
+    pub fn named(&self) -> [(&'static str, u64); 15] {
+        let Self { events, terms, records, answers, unknown, reads, starts, waited, refused, .. } = *self;
+        let Self { given_up_answers, handed_over, given_up, certain, expired, evicted, .. } = *self;
+        [
+            ("events", events),
+            ("terms", terms),
+            ("records", records),
+            ("answers", answers),
+            ("unknown", unknown),
+            ("reads", reads),
+            ("starts", starts),
+            ("waited", waited),
+            ("refused", refused),
+            ("given_up_answers", given_up_answers),
+            ("handed_over", handed_over),
+            ("given_up", given_up),
+            ("certain", certain),
+            ("expired", expired),
+            ("evicted", evicted),
+        ]
+    }
+
     /// Adds another run's.
     pub fn add(&mut self, other: &Self) {
-        let Self { events, terms, records, answers, unknown, reads, .. } = other;
-        self.events += events;
-        self.terms += terms;
-        self.records += records;
-        self.answers += answers;
-        self.unknown += unknown;
-        self.reads += reads;
+        self.events += other.events;
+        self.terms += other.terms;
+        self.records += other.records;
+        self.answers += other.answers;
+        self.unknown += other.unknown;
+        self.reads += other.reads;
         self.starts += other.starts;
-        self.busy += other.busy;
+        self.waited += other.waited;
+        self.refused += other.refused;
+        self.given_up_answers += other.given_up_answers;
         self.handed_over += other.handed_over;
         self.given_up += other.given_up;
         self.certain += other.certain;
         self.expired += other.expired;
+        self.evicted += other.evicted;
+        self.faults.iter_mut().zip(other.faults).for_each(|(sum, more)| *sum += more);
     }
 }

@@ -6,7 +6,7 @@ use moonkeeper::coordination::types::{LeaseId, Request};
 use moonkeeper::replication::node::status::Activity;
 use moonkeeper::replication::node::{HandoverId, Input};
 
-use super::plan::{Fault, MS, SECOND};
+use super::plan::{Fault, Focus, MS, SECOND};
 use super::truth::Cause;
 use super::{Event, Sim};
 
@@ -19,7 +19,7 @@ impl Sim {
         let next = self.plan.fault_every / 4 + self.chance.below(self.plan.fault_every * 3 / 2);
         self.after(next, Event::Fault);
         // One mistake at a time: a log that is gone while all masters are cannot be told from a new one.
-        if self.is_damaged() {
+        if self.is_damaged() || self.now < self.quiet_until {
             return;
         }
         if self.chance.percent(20) {
@@ -40,6 +40,13 @@ impl Sim {
         }
         if let Some(fault) = chosen {
             self.suffer(fault);
+        }
+    }
+
+    /// A schedule that needs some time takes it without another fault in between, in seeds that are about it.
+    fn undisturbed(&mut self, long: u64) {
+        if self.plan.focus != Focus::Everything {
+            self.quiet_until = self.quiet_until.max(self.now + long);
         }
     }
 
@@ -79,20 +86,21 @@ impl Sim {
         let alive = self.masters[victim].node.is_some();
         let awake = alive && !self.masters[victim].paused;
         self.watchdog.trouble(self.now);
+        self.counts.faults[fault as usize] += 1;
         match fault {
             Fault::Kill if alive => {
-                self.note(&format!("m{victim} is killed"));
+                note!(self, "m{victim} is killed");
                 self.die(victim);
             }
             Fault::Pause if awake => {
-                self.note(&format!("m{victim} pauses for {long}"));
+                note!(self, "m{victim} pauses for {long}");
                 self.pause(victim, long);
             }
             Fault::Cut => self.cut(victim, long),
             Fault::Away => (0..self.masters.len()).for_each(|master| self.cut(master, long)),
             Fault::Stall => {
                 self.watchdog.trouble(self.now + long);
-                self.note(&format!("watches of m{victim} stall for {long}"));
+                note!(self, "watches of m{victim} stall for {long}");
                 self.masters[victim].stalled_until = self.now + long;
                 self.after(long, Event::Unstall { master: victim });
             }
@@ -100,7 +108,7 @@ impl Sim {
                 let kept = self.chance.below(4);
                 let revision = self.etcd.model.revision().saturating_sub(kept);
                 let done = self.by_hand(&Request::Compact { revision }).is_ok();
-                self.note(&format!("compacted to {revision}: {done}"));
+                note!(self, "compacted to {revision}: {done}");
                 self.look(Cause::Transaction);
             }
             Fault::WrongDeath => {
@@ -115,7 +123,7 @@ impl Sim {
                 self.switch_over(victim, to);
             }
             Fault::Stop if awake => {
-                self.note(&format!("m{victim} is asked to stop"));
+                note!(self, "m{victim} is asked to stop");
                 self.handover_takes(0);
                 self.input(victim, Input::Stop);
             }
@@ -136,11 +144,13 @@ impl Sim {
                     // It sees the key go, and no more than that.
                     let long = 2 * ttl;
                     self.watchdog.trouble(self.now + 4 * self.plan.delay + 4 * ttl);
+                    self.undisturbed(4 * self.plan.delay + 2 * ttl);
                     self.after(4 * self.plan.delay, Event::Cut { master: standby, long });
                     self.after(4 * self.plan.delay + ttl + ttl / 2, Event::Unblind { master: standby });
                 }
             }
             Fault::Revoke => self.revoke_leader(),
+            Fault::Forsaken => self.forsake(),
             Fault::StalledTarget => {
                 if let Some(leader) = self.leader().filter(|leader| !self.masters[*leader].paused) {
                     let (target, stale) = (self.standby(leader), self.chance.percent(30));
@@ -149,6 +159,7 @@ impl Sim {
                     let least = if self.chance.percent(50) { 2_200 * MS } else { 1_000 * MS };
                     let long = least + self.chance.below(SECOND);
                     self.handover_takes(long + 3 * SECOND);
+                    self.undisturbed(long + SECOND);
                     // The record that follows a `Resign` takes its time.
                     self.masters[leader].slow_writes_until = self.now + 6 * SECOND;
                     if self.masters[target].node.is_some() {
@@ -173,11 +184,17 @@ impl Sim {
                 let client = self.chance.below(self.clients.len() as u64) as usize;
                 let deadline = self.plan.client_ttl.max(self.plan.inherited_ttl) * MS;
                 let long = deadline / 2 + self.chance.below(3 * deadline);
-                self.note(&format!("c{client} is silent for {long}"));
+                note!(self, "c{client} is silent for {long}");
                 self.clients[client].silent_until = self.now + long;
             }
             Fault::NoSpace => {
-                self.note(&format!("etcd has no space for {long}"));
+                // Now and then for longer than answers wait.
+                let longer = self.chance.percent(30);
+                let long = if longer { 11 * SECOND + long } else { long };
+                if longer {
+                    self.quiet_until = self.now + long;
+                }
+                note!(self, "etcd has no space for {long}");
                 self.etcd.full_until = self.now + long;
                 self.watchdog.trouble(self.now + long);
             }
@@ -185,10 +202,11 @@ impl Sim {
                 if let Some(leader) = self.leader() {
                     let (ttl, interval) = (self.plan.leader_ttl, self.plan.keep_alive.as_micros() as u64);
                     let answered = interval * 11 / 10 + 4 * self.plan.delay;
-                    self.note(&format!("m{leader} hears late of its lease"));
+                    note!(self, "m{leader} hears late of its lease");
                     self.masters[leader].late_keep_alives_until = self.now + answered;
                     let long = 2 * ttl.as_micros() as u64;
                     self.watchdog.trouble(self.now + answered + long);
+                    self.undisturbed(answered + long);
                     self.after(answered, Event::Cut { master: leader, long });
                 }
             }
@@ -199,6 +217,7 @@ impl Sim {
                         (0..self.masters.len()).filter(|other| *other != leader).collect();
                     others.into_iter().for_each(|other| self.cut(other, long));
                     self.masters[leader].relapses = true;
+                    self.undisturbed(long);
                 }
             }
             Fault::Damage => self.damage_log(),
@@ -208,9 +227,36 @@ impl Sim {
         }
     }
 
+    /// A client falls silent, and a hand-over to a master that stands still is given up. Nothing else happens until the
+    /// client has to be missed.
+    fn forsake(&mut self) {
+        let Some(leader) = self.leader().filter(|leader| self.serves(*leader)) else { return };
+        let Some(term) = self.masters[leader].server.as_ref().map(|server| server.term) else { return };
+        let joined = (0..self.clients.len()).filter(|client| {
+            self.clients[*client].has_memory() && self.watchdog.has_heard(self.clients[*client].uuid, term)
+        });
+        let joined: Vec<usize> = joined.collect();
+        if joined.is_empty() {
+            return;
+        }
+        let client = joined[self.chance.below(joined.len() as u64) as usize];
+        let deadline = self.plan.missed_after();
+        let stall = self.plan.handover_timeout.as_micros() as u64 + 2 * SECOND;
+        note!(self, "c{client} is silent from here on");
+        self.clients[client].silent_until = self.now + stall + deadline + 2 * SECOND;
+        self.quiet_until = self.clients[client].silent_until;
+        let target = self.standby(leader);
+        self.handover_takes(stall + 3 * SECOND);
+        if self.masters[target].node.is_some() {
+            self.pause(target, stall);
+        }
+        let to = Some(format!("m{target}"));
+        self.after(SECOND, Event::Switchover { master: leader, to });
+    }
+
     /// A process does nothing for a while.
     fn pause(&mut self, master: usize, long: u64) {
-        self.note(&format!("m{master} pauses for {long}"));
+        note!(self, "m{master} pauses for {long}");
         self.masters[master].paused = true;
         self.watchdog.trouble(self.now + long);
         self.after(long, Event::Resume { master });
@@ -221,7 +267,7 @@ impl Sim {
         if self.masters[master].paused || self.masters[master].node.is_none() {
             return;
         }
-        self.note(&format!("m{master} is asked to hand over to {to:?}"));
+        note!(self, "m{master} is asked to hand over to {to:?}");
         self.next += 1;
         let id = HandoverId(self.next);
         self.handover_takes(0);
@@ -252,7 +298,7 @@ impl Sim {
     }
 
     fn revoke(&mut self, lease: LeaseId) {
-        self.note("another etcd client revokes the leader's lease");
+        note!(self, "another etcd client revokes the leader's lease");
         let _ = self.by_hand(&Request::LeaseRevoke { lease });
         self.look(Cause::Revocation);
     }
@@ -266,14 +312,15 @@ impl Sim {
         let others: Vec<usize> = (0..self.masters.len()).filter(|master| *master != standby).collect();
         others.into_iter().for_each(|master| self.cut(master, 2 * ttl));
         self.masters[standby].cut_until = self.now;
-        self.after(0, Event::Unstall { master: standby });
+        // Its connections have broken meanwhile: nothing tells it of what has come and gone.
+        self.break_watches_of(standby);
         if let Some((_, lease)) = self.truth.leader {
             self.revoke(lease);
         }
     }
 
     pub fn cut(&mut self, master: usize, long: u64) {
-        self.note(&format!("m{master} does not reach etcd for {long}"));
+        note!(self, "m{master} does not reach etcd for {long}");
         if self.calm {
             return;
         }
@@ -284,7 +331,7 @@ impl Sim {
 
     /// Nothing goes wrong from here on.
     pub fn calm_down(&mut self) {
-        self.note("calm");
+        note!(self, "calm");
         self.calm = true;
         self.mend();
         self.etcd.full_until = self.now;

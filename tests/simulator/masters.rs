@@ -7,13 +7,13 @@ use moonkeeper::coordination::types::{Op as EtcdOp, Request};
 use moonkeeper::engine::types::{LogTime, Term};
 use moonkeeper::replication::history::History;
 use moonkeeper::replication::liveness::Liveness;
+use moonkeeper::replication::node::status::Activity;
 use moonkeeper::replication::node::{
     Addresses, BootId, CallId, Command, HandoverError, Input, Node, Peer, Settings, TICK, WatchId,
 };
 use moonkeeper::replication::time::Monotonic;
 
 use super::chance::Chance;
-use super::clients::Op;
 use super::plan::{MS, SECOND};
 use super::serving::Server;
 use super::{Event, Process, Sim};
@@ -66,7 +66,7 @@ pub struct Master {
     /// Its state is not what the log says.
     pub corruption: Option<super::corruption::Corruption>,
     /// How its role was last told.
-    told: String,
+    told: Option<(Activity, Term)>,
 }
 
 impl Master {
@@ -97,7 +97,7 @@ impl Master {
             straggler: None,
             compared: None,
             corruption: None,
-            told: String::new(),
+            told: None,
         }
     }
 }
@@ -155,7 +155,7 @@ impl Sim {
             seed: self.chance.next(),
             history: self.masters[index].saved.filter(|_| self.plan.data_dir),
         };
-        self.note(&format!("m{index} boots as {}", process.boot));
+        note!(self, "m{index} boots as {}", process.boot);
         let node = Node::new(settings, self.clock(index));
         self.masters[index].node = Some(node);
         self.masters[index].compared = None;
@@ -206,7 +206,7 @@ impl Sim {
         if !self.masters[index].paused {
             return;
         }
-        self.note(&format!("m{index} goes on"));
+        note!(self, "m{index} goes on");
         self.masters[index].paused = false;
         for event in std::mem::take(&mut self.masters[index].inbox) {
             self.reach(index, event);
@@ -228,11 +228,11 @@ impl Sim {
                 }
             }
             Event::Answer { call, result, .. } if waiting.remove(&call) => {
-                self.note(&format!("m{index} #{} {}", call.0, brief(&result)));
+                note!(self, "m{index} #{} {}", call.0, brief(&result));
                 self.input(index, Input::Answer { call, result });
             }
             Event::Timeout { call, .. } if waiting.remove(&call) => {
-                self.note(&format!("m{index} #{} timed out", call.0));
+                note!(self, "m{index} #{} timed out", call.0);
                 let result = Err(moonkeeper::coordination::types::Failure::Unknown("timed out".into()));
                 self.input(index, Input::Answer { call, result });
             }
@@ -264,28 +264,14 @@ impl Sim {
                 self.input(index, Input::PeerReport { name, boot_id: boot, applied });
             }
             Event::Dead { boot, lease, .. } => {
-                self.note(&format!("m{index} is told that {} is dead", boot.0));
+                note!(self, "m{index} is told that {} is dead", boot.0);
                 self.input(index, Input::PeerDead { boot_id: boot, lease });
             }
             Event::Upkeep { serial, .. } => self.upkeep(index, serial),
-            Event::Call { client, number, op, .. } => self.serve(index, client, number, op),
+            Event::LookAgain { serial, .. } => self.look_again(index, serial),
+            Event::Call { client, number, op, .. } => self.called(index, client, number, op),
             _ => {}
         }
-    }
-
-    /// A client's call reaches a master.
-    fn serve(&mut self, index: usize, client: usize, number: u64, op: Op) {
-        let uuid = self.clients[client].uuid;
-        let server = self.masters[index].server.as_ref().filter(|server| server.open);
-        let Some((replica, term)) = server.map(|server| (Arc::clone(&server.replica), server.term)) else {
-            return self.called(index, client, number, op);
-        };
-        if matches!(op, Op::Ping | Op::Remount(_)) {
-            self.watchdog.heard(uuid, term);
-        }
-        let before = replica.engine.applied();
-        self.called(index, client, number, op.clone());
-        self.model.called(uuid, number, &op, (before, replica.engine.applied()));
     }
 
     /// Tells the role of a master something.
@@ -300,19 +286,17 @@ impl Sim {
     /// Carries out what the role of a master wants.
     fn obey(&mut self, index: usize) {
         let process = self.process(index);
-        let now = self.clock(index);
         let Some(node) = &mut self.masters[index].node else { return };
         let commands = node.take_commands();
-        let status = node.status(now);
-        let leads = status.role == moonkeeper::replication::node::status::Role::Primary;
-        if leads && self.masters[index].term != status.term.0 {
-            self.masters[index].term = status.term.0;
-            self.check_promotion(index, status.term, status.applied);
+        let (activity, term) = node.brief();
+        let applied = node.replica().engine.applied();
+        if leads(activity) && self.masters[index].term != term.0 {
+            self.masters[index].term = term.0;
+            self.check_promotion(index, term, applied);
         }
-        let told = format!("{:?} t{}", status.activity, status.term.0);
-        if told != self.masters[index].told {
-            self.note(&format!("m{index} {told} applied {}", status.applied.0));
-            self.masters[index].told = told;
+        if self.masters[index].told != Some((activity, term)) {
+            note!(self, "m{index} {activity:?} t{} applied {}", term.0, applied.0);
+            self.masters[index].told = Some((activity, term));
         }
         let mut stopped = false;
         let ended = |watch: WatchId| {
@@ -325,12 +309,12 @@ impl Sim {
         for (command, ended) in commands.into_iter().zip(ended) {
             match command {
                 Command::Call { call, request, timeout } => {
-                    self.note(&format!("m{index} #{} {}", call.0, brief_request(&request)));
+                    note!(self, "m{index} #{} {}", call.0, brief_request(&request));
                     self.ask(process, call, request, timeout);
                 }
                 Command::Watch { watch, request } => {
                     if request.range == self.keys.batches() && !ended {
-                        self.check_watch(index, status.applied, request.from_revision);
+                        self.check_watch(index, applied, request.from_revision);
                     }
                     let delay = self.plan.delay;
                     self.after(delay, Event::WatchBegins { from: process, watch, request });
@@ -348,17 +332,17 @@ impl Sim {
                 Command::Discard(replica) => drop(replica),
                 Command::FollowPeer(peer) => self.masters[index].followed = peer,
                 Command::HandedOver { id, result } => {
-                    self.note(&format!("m{index} hand-over {}: {result:?}", id.0));
+                    note!(self, "m{index} hand-over {}: {result:?}", id.0);
                     self.counts.handed_over += u64::from(result.is_ok());
                     self.counts.given_up += u64::from(matches!(result, Err(HandoverError::Failed(_))));
                 }
                 Command::Stopped => stopped = true,
             }
         }
-        self.answer_parked(index);
+        self.let_go(index);
         self.compare(index);
         if stopped {
-            self.note(&format!("m{index} has stopped"));
+            note!(self, "m{index} has stopped");
             self.die(index);
         }
     }
@@ -395,9 +379,7 @@ impl Sim {
     /// A primary tells its standbys how far its log is durable.
     fn tell_standbys(&mut self, index: usize) {
         let Some(node) = &self.masters[index].node else { return };
-        let leads =
-            node.status(self.clock(index)).role == moonkeeper::replication::node::status::Role::Primary;
-        if !leads || self.now < self.masters[index].next_told {
+        if self.now < self.masters[index].next_told || !leads(node.brief().0) {
             return;
         }
         let Some(log) = node.log() else { return };
@@ -436,6 +418,11 @@ impl Sim {
             master.node.is_some() && master.term == term
         })
     }
+}
+
+/// Whether a master that is at this leads.
+pub fn leads(activity: Activity) -> bool {
+    matches!(activity, Activity::Promoting | Activity::Serving | Activity::HandingOver)
 }
 
 fn brief(

@@ -3,6 +3,16 @@
 //!
 //! Nothing here reads a clock or a source of chance but the seed's, so a seed is a run: same seed, same trace.
 
+/// A line in the trace, if there is one.
+macro_rules! note {
+    ($sim:expr, $($text:tt)*) => {
+        if $sim.tracing {
+            let text = format!($($text)*);
+            $sim.note(&text);
+        }
+    };
+}
+
 #[path = "../engine/chance.rs"]
 #[allow(dead_code)] // shared with other tests, which use more of it
 mod chance;
@@ -21,6 +31,7 @@ mod searches;
 mod serving;
 mod straggler;
 mod truth;
+mod waiting;
 mod watchdog;
 
 use std::cmp::Reverse;
@@ -38,6 +49,9 @@ use etcd::Etcd;
 pub use event::{Counts, Event, Process};
 use masters::Master;
 use model::KeyModel;
+pub use plan::ALL as FAULTS;
+#[cfg(feature = "planted")]
+pub use plan::Focus;
 use plan::Plan;
 use truth::Truth;
 use watchdog::Watchdog;
@@ -56,7 +70,7 @@ pub struct Violation {
 
 /// How a run went.
 pub struct Outcome {
-    /// What happened, line by line.
+    /// What happened, line by line, if it was asked for.
     pub trace: String,
     /// What was wrong, if anything.
     pub violation: Option<Violation>,
@@ -82,17 +96,21 @@ pub struct Sim {
     watchdog: Watchdog,
     /// Digests of primaries that the log has not reached yet.
     ahead: Vec<check::Ahead>,
+    /// Lines of the trace are a third of what a run costs.
+    tracing: bool,
     trace: String,
     violation: Option<Violation>,
     counts: Counts,
     calm: bool,
+    /// There are no further faults until then.
+    quiet_until: u64,
     /// Where the log ended a while before the end.
     settled: SequenceId,
 }
 
-/// Runs a seed.
-pub fn run(seed: u64) -> Outcome {
-    let mut sim = Sim::new(seed);
+/// Runs a seed, with a trace or, which takes less time, without.
+pub fn run(seed: u64, tracing: bool) -> Outcome {
+    let mut sim = Sim::new(seed, tracing);
     let run = catch_unwind(AssertUnwindSafe(|| sim.run()));
     if let Err(panic) = run {
         let what = panic
@@ -103,16 +121,16 @@ pub fn run(seed: u64) -> Outcome {
         sim.violation.get_or_insert(Violation { check: "panic", what });
     }
     if let Some(Violation { check, what }) = sim.violation.clone() {
-        sim.note(&format!("VIOLATION {check}: {what}"));
+        note!(sim, "VIOLATION {check}: {what}");
     }
     sim.counts.records = sim.truth.last.0;
     Outcome { trace: sim.trace, violation: sim.violation, counts: sim.counts }
 }
 
 impl Sim {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, tracing: bool) -> Self {
         let mut chance = Chance::new(seed);
-        let plan = Plan::new(&mut chance);
+        let plan = Plan::new(seed, &mut chance);
         let keys = Keys::new("sim");
         let mut sim = Self {
             now: 0,
@@ -127,16 +145,18 @@ impl Sim {
             model: KeyModel::default(),
             watchdog: Watchdog::default(),
             ahead: Vec::new(),
+            tracing,
             trace: String::new(),
             violation: None,
             counts: Counts::default(),
             calm: false,
+            quiet_until: 0,
             settled: SequenceId(0),
             keys,
             plan,
             chance,
         };
-        sim.note(&format!("seed {seed} {:?}", sim.plan));
+        note!(sim, "seed {seed} {:?}", sim.plan);
         for master in 0..sim.plan.masters {
             sim.masters.push(Master::new(master, &mut sim.chance));
             let late = sim.plan.lonely && master > 0;
@@ -223,7 +243,8 @@ impl Sim {
             | Event::Gone { to, .. }
             | Event::Told { to, .. }
             | Event::Dead { to, .. }
-            | Event::Upkeep { of: to, .. } => {
+            | Event::Upkeep { of: to, .. }
+            | Event::LookAgain { of: to, .. } => {
                 if self.masters[to.master].boot == to.boot {
                     self.reach(to.master, event);
                 }

@@ -12,9 +12,75 @@ pub const SECOND: u64 = 1_000_000;
 /// A millisecond in the simulator's time.
 pub const MS: u64 = 1_000;
 
+/// What the schedules of a seed are about. Among everything that can go wrong, some schedules come together hardly ever;
+/// each of these makes a few of them frequent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Focus {
+    /// Whatever there is.
+    Everything,
+    /// Hand-overs that succeed, stall and are given up, and what has to be written down before them.
+    HandOver,
+    /// Leases that are lost, taken away or heard of late.
+    Lease,
+    /// Logs that are damaged, and states that are not what the log says.
+    Log,
+    /// Memory that comes and goes while it is written and read, and a log that is slow and full.
+    Memory,
+}
+
+impl Focus {
+    pub fn of(seed: u64) -> Self {
+        match seed % 8 {
+            1 | 5 => Self::HandOver,
+            2 => Self::Lease,
+            4 => Self::Log,
+            7 => Self::Memory,
+            _ => Self::Everything,
+        }
+    }
+
+    /// Which faults there are, by weight.
+    fn faults(self, chance: &mut Chance) -> Vec<(Fault, u64)> {
+        let own: &[(Fault, u64)] = match self {
+            Self::Everything => return ALL.into_iter().filter(|_| chance.percent(65)).collect(),
+            Self::HandOver => &[
+                (Fault::StalledTarget, 24),
+                (Fault::Switchover, 24),
+                (Fault::Forsaken, 12),
+                (Fault::Stop, 6),
+                (Fault::Silence, 4),
+            ],
+            Self::Lease => &[
+                (Fault::LeaseEdge, 24),
+                (Fault::Relapse, 16),
+                (Fault::Blind, 30),
+                (Fault::Usurp, 4),
+                (Fault::Revoke, 4),
+            ],
+            Self::Log => &[
+                (Fault::Damage, 30),
+                (Fault::Corrupt, 16),
+                (Fault::Restore, 6),
+                (Fault::Kill, 6),
+                (Fault::Revoke, 6),
+            ],
+            Self::Memory => {
+                &[(Fault::Silence, 10), (Fault::NoSpace, 4), (Fault::Kill, 4), (Fault::Revoke, 4)]
+            }
+        };
+        let others = ALL.into_iter().filter(|(fault, _)| own.iter().all(|(known, _)| known != fault));
+        let others: Vec<_> = others
+            .filter(|_| chance.percent(30))
+            .map(|(fault, weight)| (fault, weight.div_ceil(4)))
+            .collect();
+        own.iter().copied().chain(others).collect()
+    }
+}
+
 /// What the seed decides.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    pub focus: Focus,
     /// Until then there are faults.
     pub faults_until: u64,
     /// Until then clients work; the rest is for the last checks.
@@ -70,6 +136,12 @@ pub struct Plan {
     pub handover_timeout: Duration,
     /// Masters have a data directory.
     pub data_dir: bool,
+    /// Answers to the end of a write may leave with so many records missing, unless these take longer than that.
+    pub relaxed: Option<(u64, Duration)>,
+    /// How long a client waits for an answer.
+    pub client_patience: u64,
+    /// Of a hundred objects so many are in a group.
+    pub groups: u64,
 }
 
 /// What can go wrong besides single messages.
@@ -117,9 +189,12 @@ pub enum Fault {
     LeaseEdge,
     /// The leader loses its lease, leads again, and then hears of a write of its earlier term.
     Relapse,
+    /// A client falls silent, a hand-over is given up, and nothing else happens until the client has to be missed.
+    Forsaken,
 }
 
-const ALL: [(Fault, u64); 21] = [
+/// All of them, with their usual weight.
+pub const ALL: [(Fault, u64); 22] = [
     (Fault::Kill, 5),
     (Fault::Pause, 6),
     (Fault::Cut, 5),
@@ -141,6 +216,7 @@ const ALL: [(Fault, u64); 21] = [
     (Fault::Corrupt, 4),
     (Fault::LeaseEdge, 4),
     (Fault::Relapse, 4),
+    (Fault::Forsaken, 1),
 ];
 
 /// Time-outs in the proportions that a real cluster has.
@@ -175,14 +251,18 @@ impl Timeouts {
 
 impl Plan {
     /// What a seed decides.
-    pub fn new(chance: &mut Chance) -> Self {
-        let faults: Vec<_> = ALL.into_iter().filter(|_| chance.percent(65)).collect();
-        let quiet = chance.percent(5);
-        let lonely = !quiet && chance.percent(10);
+    pub fn new(seed: u64, chance: &mut Chance) -> Self {
+        let focus = Focus::of(seed);
+        let faults = focus.faults(chance);
+        let quiet = focus == Focus::Everything && chance.percent(10);
+        let lonely = !quiet && chance.percent(if focus == Focus::Log { 50 } else { 10 });
         let odds = |chance: &mut Chance, most: u64| if chance.percent(50) { chance.below(most) } else { 0 };
-        let delay = [100, 500, 2 * MS, 8 * MS][chance.below(4) as usize];
+        let (busy, soon) = (focus == Focus::Memory, focus == Focus::HandOver);
+        let delay = if busy { 8 * MS } else { [100, 500, 2 * MS, 8 * MS][chance.below(4) as usize] };
         let timeouts = Timeouts::new(chance);
         let masters = [3, 3, 3, 3, 3, 3, 2, 2, 5, 5][chance.below(10) as usize];
+        // Another master leads meanwhile that one of the two knows nothing of.
+        let masters = if focus == Focus::Lease { masters.max(3) } else { masters };
         let rates: Vec<u64> =
             (0..masters).map(|_| if chance.percent(60) { 1000 } else { 910 + chance.below(90) }).collect();
         // No master may be slower than etcd by more than a tenth.
@@ -196,6 +276,7 @@ impl Plan {
         let faults_until = (20 + chance.below(25)) * SECOND;
         let work_until = faults_until + 22 * SECOND;
         Self {
+            focus,
             faults_until,
             work_until,
             end: work_until + 4 * SECOND,
@@ -214,19 +295,29 @@ impl Plan {
             keep_alive: timeouts.keep_alive,
             call_timeout: timeouts.call,
             handover_timeout: timeouts.handover,
-            queue_bytes: [800, 4_000, 1 << 20][chance.below(3) as usize],
+            queue_bytes: [800, if busy { 800 } else { 4_000 }, 1 << 20][chance.below(3) as usize],
             rules: rules(chance, roomy),
-            client_ttl: 5_000 + chance.below(8_000),
-            inherited_ttl: 6_000 + chance.below(12_000),
+            client_ttl: 5_000 + chance.below(if soon { 1_000 } else { 8_000 }),
+            inherited_ttl: 6_000 + chance.below(if soon { 1_000 } else { 12_000 }),
             clients: 4 + chance.below(5),
-            think: [20 * MS, 80 * MS, 300 * MS][chance.below(3) as usize],
+            think: if busy { 20 * MS } else { [20 * MS, 80 * MS, 300 * MS][chance.below(3) as usize] },
             keys: 6 + chance.below(30),
             segment: if roomy { 1 << 22 } else { 8_192 + 4_096 * chance.below(8) },
             masters,
             rates,
             etcd_rate,
             data_dir: chance.percent(50),
+            relaxed: chance.percent(10).then(|| (1 + chance.below(16), Duration::from_millis(50))),
+            client_patience: if chance.percent(12) { 12 * SECOND } else { 2 * SECOND },
+            groups: if focus == Focus::HandOver { 60 } else { 15 },
         }
+    }
+
+    /// By when a client that a primary has not heard has no memory any more: a slow clock, the interval of upkeep and of
+    /// the check, and the commit of the record that says so.
+    pub fn missed_after(&self) -> u64 {
+        let deadline = self.client_ttl.max(self.inherited_ttl) * MS;
+        deadline + deadline / 8 + 4 * SECOND + 3 * self.call_timeout.as_micros() as u64
     }
 
     /// How long a cluster without faults may be without a primary: a lease runs out, what is in the way of a hand-over

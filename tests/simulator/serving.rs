@@ -1,5 +1,5 @@
 //! Serving clients, as a master does that has an open port. Admission (R2), client deadlines, guards of the term and
-//! upkeep are the code of the master; here is only what carries it out: every answer waits at the gate (R1, INV-3).
+//! upkeep are the code of the master; here is only what carries it out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use moonkeeper::engine::types::{Answer, ErrorCode, LogTime, ObjectId, SequenceId
 use moonkeeper::replication::admission::{Admission, Refusal};
 use moonkeeper::replication::liveness::Liveness;
 use moonkeeper::replication::node::Input;
+use moonkeeper::replication::parked_answers::ParkedAnswers;
 use moonkeeper::replication::queue_space::{Permit, Ticket};
 use moonkeeper::replication::replica::Replica;
 use moonkeeper::replication::time::{LogClock, Monotonic};
@@ -18,8 +19,9 @@ use moonkeeper::replication::upkeep::{Chores, Timetable};
 
 use super::claims::{Told, bytes_of};
 use super::clients::{Op, Reply};
-use super::plan::{MS, SECOND};
+use super::plan::MS;
 use super::truth::Seen;
+use super::waiting::{Call, Parked};
 use super::{Event, Sim, searches};
 
 /// How often upkeep looks.
@@ -33,12 +35,17 @@ const LEASE_SYNC_MS: u64 = 1_000;
 
 /// An open port, or one that is being opened.
 pub struct Server {
-    serial: u64,
+    pub serial: u64,
     pub replica: Arc<Replica>,
     clock: LogClock,
     pub term: Term,
     pub open: bool,
-    parked: Vec<Parked>,
+    /// Answers that wait for the log.
+    pub parked: ParkedAnswers<Parked>,
+    /// Calls that wait for space in the queue.
+    pub line: Vec<Call>,
+    /// When the line is looked at next.
+    pub look_at: Option<u64>,
     liveness: Arc<Liveness>,
     timetable: Timetable,
     /// The place of upkeep in the line for space in the queue.
@@ -50,17 +57,22 @@ struct Chunks<'r> {
     replica: &'r Replica,
     now: Monotonic,
     permit: Option<Permit<'r>>,
+    /// The permit of the first chunk, if there is one already.
+    first: Option<Permit<'r>>,
     refused: bool,
 }
 
 impl<'r> Chunks<'r> {
-    fn new(replica: &'r Replica, now: Monotonic) -> Self {
-        Self { replica, now, permit: None, refused: false }
+    fn new(replica: &'r Replica, now: Monotonic, first: Option<Permit<'r>>) -> Self {
+        Self { replica, now, permit: None, first, refused: false }
     }
 
-    /// Whether the next chunk may begin. Time stands still here, so work that would have to wait stops.
+    /// Whether the next chunk may begin. Time stands still here: work that has to wait stops, and goes on with its ticket.
     fn go_on(&mut self, ticket: &mut Option<Ticket>) -> bool {
-        self.permit = None;
+        self.permit = self.first.take();
+        if self.permit.is_some() {
+            return true;
+        }
         match self.replica.admit(self.now, RECORD, ticket, Duration::ZERO) {
             Admission::Admitted(permit) => self.permit = Some(permit),
             Admission::Waiting | Admission::Refused(_) => self.refused = true,
@@ -69,13 +81,18 @@ impl<'r> Chunks<'r> {
     }
 }
 
-/// An answer that waits at the gate.
-pub struct Parked {
-    pub client: usize,
-    pub number: u64,
-    pub reply: Reply,
-    pub depends_on: SequenceId,
-    pub facts: Facts,
+/// What became of an attempt to carry a call out.
+pub enum Executed {
+    /// It waits for space in the queue, with the ticket that it has now.
+    Waits,
+    /// It has an answer, which may leave when what it rests on is durable.
+    Answered { reply: Reply, depends_on: SequenceId, facts: Facts },
+}
+
+impl Executed {
+    fn refused(reply: Reply) -> Self {
+        Self::Answered { reply, depends_on: SequenceId(0), facts: Facts::default() }
+    }
 }
 
 /// What whoever checks knows of an answer.
@@ -91,6 +108,8 @@ pub struct Facts {
     pub reads: Vec<(String, Seen)>,
     /// What readers are promised.
     pub promises: Vec<String>,
+    /// So many of the last records need not be durable when it leaves.
+    pub may_be_lost: u64,
     /// What a writer is told, and the record that reserved it.
     pub told: Option<(Told, Option<SequenceId>)>,
 }
@@ -114,7 +133,9 @@ impl Sim {
             clock,
             term,
             open: false,
-            parked: Vec::new(),
+            parked: ParkedAnswers::default(),
+            line: Vec::new(),
+            look_at: None,
             liveness,
             timetable: Timetable::new(LEASE_SYNC_MS),
             ticket: None,
@@ -129,7 +150,7 @@ impl Sim {
             return;
         }
         if !self.calm && self.chance.percent(2) {
-            self.note(&format!("m{index} cannot open its port"));
+            note!(self, "m{index} cannot open its port");
             return self.input(index, Input::OpenFailed("address in use".into()));
         }
         let (now, inherited_ttl, seed) = (self.log_time(index), self.plan.inherited_ttl, self.chance.next());
@@ -157,83 +178,16 @@ impl Sim {
         self.after(delay, Event::Closed { to, since: self.now });
     }
 
-    /// Connections break.
-    pub fn hang_up(&mut self, index: usize) {
-        let parked = self.masters[index].server.as_mut().map(|server| std::mem::take(&mut server.parked));
-        for parked in parked.unwrap_or_default() {
-            let (client, number) = (parked.client, parked.number);
-            self.after(MS, Event::Reply { client, number, reply: Reply::Unknown });
-        }
-    }
-
     fn log_time(&self, index: usize) -> LogTime {
         let now = self.clock(index);
         self.masters[index].server.as_ref().map_or(LogTime(0), |server| server.clock.at(now))
     }
 
-    /// A client's call arrives.
-    pub fn called(&mut self, index: usize, client: usize, number: u64, op: Op) {
-        let open = self.masters[index].server.as_ref().is_some_and(|server| server.open);
-        if !open {
-            return self.after(MS, Event::Reply { client, number, reply: Reply::Closed });
-        }
-        let now = self.log_time(index);
-        let (reply, depends_on, facts) = self.execute(index, client, number, &op, now);
-        self.note(&format!("m{index} c{client} #{number} {op:?} -> {reply:?} on {}", depends_on.0));
-        if matches!(reply, Reply::Closed) {
-            return self.after(MS, Event::Reply { client, number, reply });
-        }
-        if let Some(server) = &mut self.masters[index].server {
-            server.parked.push(Parked { client, number, reply, depends_on, facts });
-        }
-        self.wake_writer(index);
-    }
-
-    /// The writer is told that records wait.
-    fn wake_writer(&mut self, index: usize) {
-        self.compare(index);
-        if self.masters[index].server.as_ref().is_some_and(|server| !server.replica.queue.is_empty()) {
-            self.input(index, Input::Queued);
-        } else {
-            self.answer_parked(index);
-        }
-    }
-
-    /// Sends the answers that may be sent.
-    pub fn answer_parked(&mut self, index: usize) {
-        let now = self.clock(index);
-        let Some(server) = &mut self.masters[index].server else { return };
-        let gate = &server.replica.gate;
-        if server.parked.is_empty() || !gate.may_answer(now) {
-            return;
-        }
-        let (durable, term) = (gate.durable(), server.term);
-        let (ready, waiting): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut server.parked).into_iter().partition(|parked| parked.depends_on <= durable);
-        server.parked = waiting;
-        for parked in ready {
-            self.check_role(index);
-            self.check_answer(term, &parked);
-            let (client, number, reply) = (parked.client, parked.number, parked.reply);
-            let lost = !self.calm && self.chance.below(200) == 0;
-            let delay = self.plan.delay + if lost { 10 * SECOND } else { self.chance.below(self.plan.delay) };
-            self.counts.answers += 1;
-            self.after(delay, Event::Reply { client, number, reply });
-        }
-    }
-
-    fn execute(
-        &mut self,
-        index: usize,
-        client: usize,
-        number: u64,
-        op: &Op,
-        now: LogTime,
-    ) -> (Reply, SequenceId, Facts) {
-        let clock = self.clock(index);
-        let Some(server) = &mut self.masters[index].server else {
-            return (Reply::Closed, SequenceId(0), Facts::default());
-        };
+    /// Carries a call out if it may enter.
+    pub fn execute(&mut self, index: usize, call: &mut Call) -> Executed {
+        let (clock, now) = (self.clock(index), self.log_time(index));
+        let Call { client, number, ref op, ref mut ticket, since, begun } = *call;
+        let Some(server) = &mut self.masters[index].server else { return Executed::refused(Reply::Closed) };
         let replica = Arc::clone(&server.replica);
         let engine = &replica.engine;
         let before = engine.applied();
@@ -241,16 +195,19 @@ impl Sim {
         let uuid = self.clients[client].uuid;
         // Reads are answered, and changes admitted, while this master may answer.
         let bytes = RECORD * op.size();
-        let admission = op.changes().then(|| replica.admit(clock, bytes, &mut None, Duration::ZERO));
-        match &admission {
-            Some(Admission::Refused(Refusal::NotLeading)) => return (Reply::Closed, SequenceId(0), facts),
-            None if !replica.gate.may_answer(clock) => return (Reply::Closed, SequenceId(0), facts),
-            Some(Admission::Refused(_) | Admission::Waiting) => {
-                self.counts.busy += 1;
-                return (Reply::Busy, SequenceId(0), facts);
+        let admission = op.changes().then(|| replica.admit(clock, bytes, ticket, clock.since(since)));
+        let permit = match admission {
+            Some(Admission::Refused(Refusal::NotLeading)) => return Executed::refused(Reply::Closed),
+            None if !replica.gate.may_answer(clock) => return Executed::refused(Reply::Closed),
+            Some(Admission::Waiting) => return Executed::Waits,
+            Some(Admission::Refused(_)) => {
+                self.counts.refused += 1;
+                // What was changed until then stays changed.
+                return Executed::refused(if begun { Reply::Unknown } else { Reply::Busy });
             }
-            Some(Admission::Admitted(_)) | None => {}
-        }
+            Some(Admission::Admitted(permit)) => Some(permit),
+            None => None,
+        };
         let plain = DynamicLease::default();
         let answer: Answer<Reply> = match op {
             Op::Ping => {
@@ -338,12 +295,15 @@ impl Sim {
                         engine.walk(shard, |object| _ = self.claims.forced.insert(object.id));
                     }
                 }
-                drop(admission);
-                let (mut chunks, mut ticket) = (Chunks::new(&replica, clock), None);
-                let (_, depends_on) = engine.remove_all_while(*force, now, &mut || chunks.go_on(&mut ticket));
+                let mut chunks = Chunks::new(&replica, clock, permit);
+                let (_, depends_on) = engine.remove_all_while(*force, now, &mut || chunks.go_on(ticket));
+                if ticket.is_some() {
+                    return Executed::Waits;
+                }
                 // What was removed until then stays removed.
                 let reply = if chunks.refused { Reply::Unknown } else { Reply::Done };
-                return (reply, depends_on, Facts { applied: engine.applied(), ..facts });
+                let facts = Facts { applied: engine.applied(), ..facts };
+                return Executed::Answered { reply, depends_on, facts };
             }
             Op::RemoveMatching { prefix, force } => {
                 if *force {
@@ -394,7 +354,15 @@ impl Sim {
         facts.applied = engine.applied();
         facts.changed = facts.applied != before && answer.result.is_ok();
         let reply = answer.result.unwrap_or_else(Reply::Refused);
-        (reply, answer.depends_on, facts)
+        let mut depends_on = answer.depends_on;
+        if let Some((records, time)) = self.plan.relaxed
+            && op.may_be_answered_early()
+        {
+            depends_on = replica.gate.relaxed(depends_on, records, time, clock);
+            facts.may_be_lost = records;
+        }
+        drop(permit);
+        Executed::Answered { reply, depends_on, facts }
     }
 
     /// What time brings.
@@ -406,12 +374,18 @@ impl Sim {
             return;
         }
         let replica = Arc::clone(&server.replica);
-        let (engine, serves) = (&replica.engine, replica.gate.may_answer(clock));
+        let (engine, serves, mut stopped) = (&replica.engine, replica.gate.may_answer(clock), false);
         for chore in server.timetable.due(now, engine, &server.liveness, serves) {
-            let (mut chunks, ticket) = (Chunks::new(&replica, clock), &mut server.ticket);
+            let (mut chunks, ticket) = (Chunks::new(&replica, clock, None), &mut server.ticket);
             let go_on = || chunks.go_on(ticket);
             let done = Chores::default().perform(&chore, engine, &server.liveness, now, go_on);
             server.timetable.finished(&chore, &done);
+            stopped |= done.stopped;
+            self.counts.evicted += done.evicted;
+        }
+        if !stopped {
+            // Nothing waits for what it may have reserved.
+            server.ticket = None;
         }
         self.wake_writer(index);
         let of = self.process(index);

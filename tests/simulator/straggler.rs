@@ -43,7 +43,7 @@ impl Sim {
         let Some(Straggler { guard, replica, clock, prefix }) = self.masters[index].straggler.take() else {
             return;
         };
-        self.note(&format!("m{index} goes on to remove ^{prefix}"));
+        note!(self, "m{index} goes on to remove ^{prefix}");
         let op = Op::RemoveMatching { prefix: prefix.clone(), force: false };
         searches::remove(&replica.engine, &prefix, false, clock.at(now));
         let (uuid, after) = (self.clients[0].uuid, SequenceId(replica.engine.applied().0));
@@ -62,14 +62,14 @@ impl Sim {
         };
         let flushed = replica.engine.flush_leases_while(at, go_on);
         let (written, complete) = flushed;
-        self.note(&format!("m{index} wrote {written} promises down, all: {complete}"));
+        note!(self, "m{index} wrote {written} promises down, all: {complete}");
         self.input(index, Input::LeasesFlushed { written, complete });
     }
 
     /// A standby loses its connection to the primary for a while.
     pub fn lose_peer(&mut self, index: usize) {
         let long = 100 * MS + self.chance.below(4 * SECOND);
-        self.note(&format!("m{index} loses its connection to the primary for {long}"));
+        note!(self, "m{index} loses its connection to the primary for {long}");
         self.masters[index].disconnected_until = self.now + long;
         let boot = Self::boot_id(self.process(index));
         self.disconnect(index, boot);

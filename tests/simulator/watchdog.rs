@@ -4,7 +4,7 @@
 use moonkeeper::engine::types::{Term, Uuid};
 use moonkeeper::replication::node::status::Activity;
 
-use super::plan::{MS, SECOND};
+use super::plan::MS;
 use super::{Event, Sim};
 
 /// How often they run.
@@ -33,6 +33,11 @@ impl Watchdog {
     pub fn heard(&mut self, client: Uuid, term: Term) {
         let served = if self.served.0 == term { self.served.1 } else { 0 };
         self.heard.insert(client, (term, served));
+    }
+
+    /// Whether the primary of a term has heard a client.
+    pub fn has_heard(&self, client: Uuid, term: Term) -> bool {
+        self.heard.get(&client).is_some_and(|(heard, _)| *heard == term)
     }
 
     /// For how long the primary has served since it last heard a client.
@@ -94,12 +99,10 @@ impl Sim {
         if self.truth.leader.is_none_or(|leader| leader.0 != term) {
             return;
         }
-        let deadline = self.plan.client_ttl.max(self.plan.inherited_ttl) * MS;
-        // A slow clock, the interval of upkeep and of this check, and the commit of the record that says so.
-        let slack = deadline / 8 + 4 * SECOND + 3 * self.plan.call_timeout.as_micros() as u64;
+        let missed_after = self.plan.missed_after();
         for segment in self.truth.engine.segments() {
             let silent = self.watchdog.silent_for(segment.client);
-            if silent > deadline + slack {
+            if silent > missed_after {
                 let what = format!("client {} was silent for {silent} and has memory", segment.client);
                 return self.fail(("silent client", what));
             }

@@ -26,15 +26,21 @@ impl Engine {
     /// Writes the promises down that were made since the last time and are worth it: an object is on the list again only
     /// when half its time has passed since it was last written down. Returns how many.
     pub fn replicate_leases(&self, now: LogTime) -> usize {
+        self.replicate_leases_while(now, || true).0
+    }
+
+    /// Like [`Engine::replicate_leases`], but asks before each record whether to go on. Returns how many promises were
+    /// written down, and whether that is all: the next call finds the rest.
+    pub fn replicate_leases_while(&self, now: LogTime, mut go_on: impl FnMut() -> bool) -> (usize, bool) {
         if self.is_sealed() {
-            return 0;
+            return (0, false);
         }
         let mut due = Vec::new();
         for shard in &self.shards {
             shard.take_promised(List::Due, LogTime(0), |_, object| due.push(object.id));
             shard.tidy_promises(now);
         }
-        self.renew_all(due, LogTime(0), now, &mut || true).0
+        self.renew_all(due, List::Due, LogTime(0), now, &mut go_on)
     }
 
     /// Writes every promise down that is longer than what records say, and returns how many. Its cost is proportional to
@@ -57,7 +63,7 @@ impl Engine {
             for shard in shards {
                 self.take_promised(shard, now, &mut owed);
             }
-            let (renewed, complete) = self.renew_all(owed, now, now, &mut go_on);
+            let (renewed, complete) = self.renew_all(owed, List::Early, now, now, &mut go_on);
             written += renewed;
             if !complete {
                 return (written, false);
@@ -111,10 +117,12 @@ impl Engine {
         }
     }
 
-    /// Writes down what holds these objects beyond `past`, in order of id: neighbours take few bytes in the log.
+    /// Writes down what holds these objects beyond `past`, in order of id: neighbours take few bytes in the log. Those
+    /// that are not written down go to `list`.
     fn renew_all(
         &self,
         mut ids: Vec<ObjectId>,
+        list: List,
         past: LogTime,
         now: LogTime,
         go_on: &mut dyn FnMut() -> bool,
@@ -126,7 +134,7 @@ impl Engine {
             let written = if go_on() { self.sequencer(now).renew(chunk, past) } else { None };
             let Some(written) = written else {
                 // They are off the lists, and the next hand-over must find them (R6).
-                ids[done..].chunks(CHUNK).for_each(|chunk| self.sequencer(now).relist(chunk));
+                ids[done..].chunks(CHUNK).for_each(|chunk| self.sequencer(now).relist(chunk, list));
                 return (renewed, false);
             };
             renewed += written;
@@ -154,11 +162,11 @@ impl Sequencer<'_> {
         Some(leases.len())
     }
 
-    /// Puts objects back on the list that a hand-over reads.
-    fn relist(&self, ids: &[ObjectId]) {
+    /// Puts objects back on a list. A hand-over reads both of them.
+    fn relist(&self, ids: &[ObjectId], list: List) {
         for handle in ids.iter().filter_map(|id| self.engine.handle(&self.core, *id)) {
             let shard = &self.engine.shards[handle.shard()];
-            self.view(handle, |object| shard.relist(handle.slot(), object));
+            self.view(handle, |object| shard.relist(list, handle.slot(), object));
         }
     }
 }

@@ -87,9 +87,15 @@ impl Node {
         if settled {
             self.following.reset(Position::behind(reign.writer.end(), reign.term));
         } else {
+            #[cfg(feature = "planted")]
+            let kept = planted::active(Bug::KeepQueue).then(|| self.replica.queue.take()).flatten();
             // A record that was applied may not be in the log: no client may see this state (INV-3).
             self.replica.queue.clear();
             self.start_over();
+            #[cfg(feature = "planted")]
+            if let Some(chunk) = kept {
+                self.replica.queue.put_back(chunk);
+            }
         }
         let wait = self.chance(BACKOFF_MS);
         self.stand_after = self.stand_after.max(now.plus(Duration::from_millis(wait)));

@@ -1,11 +1,12 @@
 //! What the server asks of whoever answers the calls.
 
+use crate::replication::parked_answers::Refusing;
 use crate::wire::functions::Function;
 use crate::wire::generation::Refusal;
 use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A future that a service hands to a connection.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -59,8 +60,8 @@ pub struct Failure {
 /// What becomes of replies that wait for a log that takes no writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GiveUp {
-    /// How long they wait.
-    pub after: Duration,
+    /// The present time, and how long they wait.
+    pub refusing: Refusing,
     /// What is answered then.
     pub failure: Failure,
 }

@@ -1,0 +1,175 @@
+//! Calls on their way through a master: they wait in line for space in the queue, with a ticket and for as long as the
+//! master's own patience, and their answers wait for the log. Who may enter and which answer may leave is decided by the
+//! code of the master (`admission`, `queue_space`, `parked_answers`, `gate`).
+
+use moonkeeper::engine::types::SequenceId;
+use moonkeeper::replication::parked_answers::Fate;
+use moonkeeper::replication::queue_space::Ticket;
+use moonkeeper::replication::time::Monotonic;
+
+use super::clients::{Op, Reply};
+use super::plan::{MS, SECOND};
+use super::serving::{Executed, Facts};
+use super::{Event, Sim};
+
+/// How often a call that waits looks whether this master still leads.
+const LOOK_AGAIN: u64 = 20 * MS;
+
+/// A call that a master works on.
+pub struct Call {
+    pub client: usize,
+    pub number: u64,
+    pub op: Op,
+    /// Its place in the line for space in the queue.
+    pub ticket: Option<Ticket>,
+    /// When it came.
+    pub since: Monotonic,
+    /// It has changed something already.
+    pub begun: bool,
+}
+
+/// An answer that waits at the gate.
+pub struct Parked {
+    pub client: usize,
+    pub number: u64,
+    pub reply: Reply,
+    pub depends_on: SequenceId,
+    pub facts: Facts,
+}
+
+impl Sim {
+    /// A client's call arrives.
+    pub fn called(&mut self, index: usize, client: usize, number: u64, op: Op) {
+        let (uuid, since) = (self.clients[client].uuid, self.clock(index));
+        let server = self.masters[index].server.as_ref().filter(|server| server.open);
+        let Some(term) = server.map(|server| server.term) else {
+            return self.after(MS, Event::Reply { client, number, reply: Reply::Closed });
+        };
+        if matches!(op, Op::Ping | Op::Remount(_)) {
+            self.watchdog.heard(uuid, term);
+        }
+        self.attempt(index, Call { client, number, op, ticket: None, since, begun: false });
+    }
+
+    /// Carries a call out, or has it wait on.
+    fn attempt(&mut self, index: usize, mut call: Call) {
+        let uuid = self.clients[call.client].uuid;
+        let Some(server) = &self.masters[index].server else { return };
+        let replica = std::sync::Arc::clone(&server.replica);
+        let (before, waited) = (replica.engine.applied(), call.ticket.is_some());
+        let executed = self.execute(index, &mut call);
+        let after = replica.engine.applied();
+        if after > before || matches!(executed, Executed::Answered { .. }) {
+            self.model.called(uuid, call.number, &call.op, (before, after));
+        }
+        let (client, number) = (call.client, call.number);
+        match executed {
+            Executed::Waits => {
+                call.begun |= after > before;
+                if !waited {
+                    self.counts.waited += 1;
+                    note!(self, "m{index} c{client} #{number} {:?} waits for space", call.op);
+                }
+                if let Some(server) = &mut self.masters[index].server {
+                    server.line.push(call);
+                }
+                self.look_in(index, LOOK_AGAIN);
+                if after == before {
+                    return;
+                }
+            }
+            Executed::Answered { reply, depends_on, facts } => {
+                let op = &call.op;
+                note!(self, "m{index} c{client} #{number} {op:?} -> {reply:?} on {}", depends_on.0);
+                if matches!(reply, Reply::Closed) {
+                    return self.after(MS, Event::Reply { client, number, reply });
+                }
+                if let Some(server) = &mut self.masters[index].server {
+                    let parked = Parked { client, number, reply, depends_on, facts };
+                    server.parked.park(depends_on, parked);
+                }
+            }
+        }
+        self.wake_writer(index);
+    }
+
+    /// The line is looked at in a while.
+    fn look_in(&mut self, index: usize, delay: u64) {
+        let (at, of) = (self.now + delay, self.process(index));
+        let Some(server) = &mut self.masters[index].server else { return };
+        if server.look_at.is_none_or(|look_at| at < look_at) {
+            server.look_at = Some(at);
+            let serial = server.serial;
+            self.after(delay, Event::LookAgain { of, serial });
+        }
+    }
+
+    /// Those whose turn has come, or who have waited for too long, try again.
+    pub fn look_again(&mut self, index: usize, serial: u64) {
+        let now = self.now;
+        let Some(server) = &mut self.masters[index].server else { return };
+        if server.serial != serial || server.look_at.is_none_or(|at| at > now) {
+            return;
+        }
+        server.look_at = None;
+        for call in std::mem::take(&mut server.line) {
+            self.attempt(index, call);
+        }
+    }
+
+    /// The writer is told that records wait.
+    pub fn wake_writer(&mut self, index: usize) {
+        self.compare(index);
+        if self.masters[index].server.as_ref().is_some_and(|server| !server.replica.queue.is_empty()) {
+            self.input(index, moonkeeper::replication::node::Input::Queued);
+        } else {
+            self.let_go(index);
+        }
+    }
+
+    /// Sends the answers that may be sent, and wakes the calls whose turn has come.
+    pub fn let_go(&mut self, index: usize) {
+        let now = self.clock(index);
+        let Some(server) = &mut self.masters[index].server else { return };
+        let granted = server.line.iter().any(|call| call.ticket.as_ref().is_some_and(Ticket::is_granted));
+        // In the moment of sending: this master still leads.
+        let (mut leaving, gate) = (Vec::new(), &server.replica.gate);
+        if !server.parked.is_empty() && gate.may_answer(now) {
+            server.parked.release(gate.log_state(now), |fate| match fate {
+                Fate::Leaves(parked) => leaving.push((parked, true)),
+                Fate::Unknown(parked) => leaving.push((parked, false)),
+                Fate::Waits(_) => {}
+            });
+        }
+        let term = server.term;
+        if granted {
+            self.look_in(index, 0);
+        }
+        for (parked, known) in leaving {
+            let lost = !self.calm && self.chance.below(200) == 0;
+            let delay = self.plan.delay + if lost { 10 * SECOND } else { self.chance.below(self.plan.delay) };
+            let (client, number) = (parked.client, parked.number);
+            if known {
+                self.check_role(index);
+                self.check_answer(term, &parked);
+                self.counts.answers += 1;
+                self.after(delay, Event::Reply { client, number, reply: parked.reply });
+            } else {
+                note!(self, "m{index} c{client} #{number} is given up");
+                self.counts.given_up_answers += 1;
+                self.after(delay, Event::Reply { client, number, reply: Reply::Unknown });
+            }
+        }
+    }
+
+    /// Connections break: clients do not know what became of their calls.
+    pub fn hang_up(&mut self, index: usize) {
+        let Some(server) = &mut self.masters[index].server else { return };
+        let parked = server.parked.drain().map(|parked| (parked.client, parked.number));
+        let calls: Vec<(usize, u64)> =
+            parked.chain(server.line.drain(..).map(|call| (call.client, call.number))).collect();
+        for (client, number) in calls {
+            self.after(MS, Event::Reply { client, number, reply: Reply::Unknown });
+        }
+    }
+}
