@@ -347,6 +347,8 @@ proptest! {
         if let (Objects::Apply { replicas }, Some(set)) = (plan.objects, &observed.stateful_set)
             && replicas < set.replicas
             && replicas > 1
+            // Before the first primary of all there is nothing to take over.
+            && serving(&observed).is_some()
         {
             let ordinal = |pod: &PodFacts| pod.name.rsplit_once('-').unwrap().1.parse::<i32>().unwrap();
             let ready = caught_up_standbys(&observed);

@@ -90,7 +90,7 @@ pub(super) fn template(
         volumes: Some(volumes),
         ..PodSpec::default()
     };
-    let metadata = ObjectMeta { labels: Some(labels), annotations, ..ObjectMeta::default() };
+    let metadata = ObjectMeta { labels: Some(labels), annotations: Some(annotations), ..ObjectMeta::default() };
     Ok(PodTemplateSpec { metadata: Some(metadata), spec: Some(pod) })
 }
 
