@@ -15,9 +15,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::identity::Identity;
 use super::typed::{typed, typed_list};
 use super::{BuildError, Facts, config};
-use crate::api::names::{
-    ADMIN_PORT, CONTAINER, HTTP_PORT, METADATA_PORT, PEER_PORT, RPC_PORT, admin_secret,
-};
+use crate::api::names::{ADMIN_PORT, CONTAINER, HTTP_PORT, METADATA_PORT, PEER_PORT, RPC_PORT, admin_secret};
 use crate::api::{MasterCluster, MasterClusterSpec, PullPolicy, Spread};
 
 /// Where the settings file is.
@@ -90,7 +88,8 @@ pub(super) fn template(
         volumes: Some(volumes),
         ..PodSpec::default()
     };
-    let metadata = ObjectMeta { labels: Some(labels), annotations: Some(annotations), ..ObjectMeta::default() };
+    let metadata =
+        ObjectMeta { labels: Some(labels), annotations: Some(annotations), ..ObjectMeta::default() };
     Ok(PodTemplateSpec { metadata: Some(metadata), spec: Some(pod) })
 }
 
