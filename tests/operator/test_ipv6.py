@@ -27,7 +27,7 @@ def test_a_cluster_without_ipv4(tmp_path):
             crd = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             server.kubectl("apply", "--server-side", "-f", "-", input=crd)
             server.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-            etcd = Etcd(tmp_path, host)
+            etcd = Etcd(tmp_path, host=host)
             space = Space(server, etcd, tmp_path)
             operator = Operator(tmp_path / "operator.log", server.kubeconfig, space.name, host=host)
             try:

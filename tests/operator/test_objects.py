@@ -162,7 +162,7 @@ def test_the_image_is_chosen_once(made):
     made.kubectl("patch", "mcl", "demo", "--subresource=status", "--type=merge", "-p", kept)
     made.wait(lambda: image() == "registry.example/m:0.0.9", "the image of the status")
     before = made.get("sts", "demo")["metadata"]["uid"]
-    made.kubectl("delete", "sts", "demo", "--cascade=orphan")
+    made.kubectl("delete", "sts", "demo", "--cascade=background")
     again = lambda: (found := made.get("sts", "demo")) and found["metadata"]["uid"] != before  # noqa: E731
     made.wait(again, "the StatefulSet to be made again")
     assert image() == "registry.example/m:0.0.9"
