@@ -65,9 +65,10 @@ def exists(space, member):
     try:
         with master.host.inside():
             connection = Connection((master.host.address, master.rpc), timeout=5)
+        try:
+            return connection.call("ExistKey", "nothing", TENANT).value
+        finally:
+            connection.close()
     except OSError:
+        # No port, or one that turns clients away: for a second after a hand-over.
         return None
-    try:
-        return connection.call("ExistKey", "nothing", TENANT).value
-    finally:
-        connection.close()

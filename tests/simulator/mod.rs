@@ -96,7 +96,7 @@ pub struct Sim {
     watchdog: Watchdog,
     /// Digests of primaries that the log has not reached yet.
     ahead: Vec<check::Ahead>,
-    /// Lines of the trace are a third of what a run costs.
+    /// Off for seeds that only count: a seed that fails is run again with its trace.
     tracing: bool,
     trace: String,
     violation: Option<Violation>,
