@@ -45,18 +45,19 @@ def lives(space, operator):
     assert operator.healthy() and operator.metrics()
     assert space.status()["leader"]["address"] == f"[::1]:{space.masters[old].rpc}"
     assert space.masters[old].status()["role"] == "primary"
-    assert exists(space, old) is False
+    wait_until(lambda: exists(space, old) is False, "the first primary to answer")
     space.patch({"switchover": {"requestId": "one"}})
     done = lambda status: status.get("lastSwitchover", {}).get("result") == "Succeeded"  # noqa: E731
     space.wait_status(done, "the switchover")
     new = space.wait_labelled()
-    assert new != old and exists(space, new) is False
+    assert new != old
+    wait_until(lambda: exists(space, new) is False, "the second primary to answer")
     space.wait_phase("Serving")
     space.masters[new].kill()
     space.wait(lambda: space.primary() not in (None, new), "another primary")
     last = space.wait_labelled()
     assert last != new
-    wait_until(lambda: exists(space, last) is False, "the new primary to answer")
+    wait_until(lambda: exists(space, last) is False, "the third primary to answer")
 
 
 def exists(space, member):
