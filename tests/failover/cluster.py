@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 
 import processes
+import time
 from hosts import Host
 from ports import free_port
 from waiting import wait_until
@@ -216,6 +217,12 @@ class Masters:
         """Until a standby could take over without losing anything, as far as the masters say so."""
         if self.kind == OURS:
             wait_until(self._all_ready, "standbys that have caught up", SERVE_SECONDS)
+
+    def wait_until_connected(self):
+        """Until standbys can be targets of a hand-over: they have caught up, and have had time to connect to the primary
+        and report, which they try five times a second. No master says so itself."""
+        self.wait_until_redundant()
+        time.sleep(1)
 
     def _all_ready(self):
         return all(each.http("/ready") for each in self.all if each.running())

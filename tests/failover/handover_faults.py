@@ -75,7 +75,7 @@ def slow_removal(world):
     fill(world, SEARCHED_OBJECTS)
     struck = time.monotonic()
     for pattern in (NO_KEY, EVERY_KEY):
-        world.masters.wait_until_redundant()
+        world.masters.wait_until_connected()
         search = threading.Thread(target=remove_by_regex, args=[world, pattern])
         search.start()
         time.sleep(1)

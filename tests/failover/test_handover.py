@@ -33,7 +33,7 @@ def test_a_target_that_stalls_longer_than_the_lease_of_the_successor(ask, start_
     """F1."""
     world = start_world(clients=1)
     raw_actor(world).put_batch(500)
-    world.masters.wait_until_redundant()
+    world.masters.wait_until_connected()
     primary, target = world.masters.primary(), world.masters.standbys()[0]
     target.pause()
     asked = ask(primary.try_switchover, target.name)
@@ -42,7 +42,7 @@ def test_a_target_that_stalls_longer_than_the_lease_of_the_successor(ask, start_
     assert documented(asked.result(60))
     check_now(world)
     # And the cluster can be switched over as before.
-    world.masters.wait_until_redundant()
+    world.masters.wait_until_connected()
     assert world.masters.wait_until_serving().try_switchover()[0] == 200
     check_now(world)
 
@@ -53,7 +53,7 @@ def test_a_client_that_is_silent_through_a_hand_over_that_is_given_up(ask, start
     silent, alive = (RawClient(world) for _ in range(2))
     try:
         assert silent.put(["of the silent"]) and alive.put(["of the living"])
-        world.masters.wait_until_redundant()
+        world.masters.wait_until_connected()
         primary, [target] = world.masters.primary(), world.masters.standbys()
         silent.fall_silent()
         target.pause()
@@ -84,7 +84,7 @@ def hung(target):
 def test_a_switchover_without_a_target_closes_nothing(start_world, harm):
     """F7: it is refused before the port is closed, so a connection lives through it."""
     world = start_world(masters=2, clients=0)
-    world.masters.wait_until_redundant()
+    world.masters.wait_until_connected()
     primary, [target] = world.masters.primary(), world.masters.standbys()
     connection = Connection((primary.host.address, primary.rpc_port))
     try:
@@ -104,7 +104,7 @@ def test_a_dead_standby_is_not_the_successor(start_world, how):
     """F7: of two standbys the one that lives is chosen, whichever has just died."""
     world = start_world(clients=0)
     for victim_index in (0, 1):
-        world.masters.wait_until_redundant()
+        world.masters.wait_until_connected()
         primary = world.masters.primary()
         standbys = world.masters.standbys()
         victim, other = standbys[victim_index], standbys[1 - victim_index]
@@ -127,7 +127,7 @@ def test_a_dead_standby_is_not_the_successor(start_world, how):
 def test_the_member_key_of_a_standby_goes_with_it(start_world):
     """F7: an orderly stop revokes the lease before the process ends."""
     world = start_world(clients=0)
-    world.masters.wait_until_redundant()
+    world.masters.wait_until_connected()
     standby = world.masters.standbys()[0]
     key = f"mooncake-store/{world.masters.cluster_id}/members/{standby.name}"
     assert world.etcd.get(key) is not None
@@ -139,7 +139,7 @@ def test_a_switchover_under_a_load_of_reads(start_world):
     """F12: each read gives a lease, all of which are handed over."""
     world = start_world(clients=0, client_ttl=3600, default_kv_lease_ttl="600s")
     fill(world, READ_OBJECTS)
-    world.masters.wait_until_redundant()
+    world.masters.wait_until_connected()
     there = world.masters.primary().metric("moonkeeper_objects")
     assert there >= READ_OBJECTS
     with reading(world, READ_OBJECTS) as primary:
