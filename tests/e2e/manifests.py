@@ -21,13 +21,15 @@ def etcd(node=None, name="etcd"):
         "args": [*flags, "--log-level=warn"],
         "volumeMounts": [{"name": "data", "mountPath": "/data"}],
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": 2379}, "periodSeconds": 1},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     pod = {
         "automountServiceAccountToken": False,
         # Variables that the programs would take for settings of theirs.
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 1,
-        "securityContext": {"runAsNonRoot": True, "fsGroup": 65532},
+        # As the namespace of install.yaml asks for.
+        "securityContext": {"runAsNonRoot": True, "fsGroup": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
         "volumes": [{"name": "data", "emptyDir": {}}],
     }
