@@ -148,6 +148,26 @@ fn one_seed() {
     assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
 }
 
+/// Writes the trace of each seed to a file in the folder `MOONKEEPER_TEST_TRACES`, for `scripts/oracle`. The first seed is
+/// `MOONKEEPER_TEST_SEED`, their number `MOONKEEPER_TEST_SEEDS`.
+#[test]
+fn write_traces() {
+    let Ok(folder) = std::env::var("MOONKEEPER_TEST_TRACES") else { return };
+    let (first, count) = (number("MOONKEEPER_TEST_SEED").unwrap_or(0), number("MOONKEEPER_TEST_SEEDS"));
+    let seeds: Vec<u64> = (first..first + count.unwrap_or(SEEDS)).collect();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for part in seeds.chunks(seeds.len().div_ceil(threads).max(1)) {
+            let folder = &folder;
+            scope.spawn(move || {
+                for seed in part {
+                    std::fs::write(format!("{folder}/{seed}.txt"), run(*seed, true).trace).unwrap();
+                }
+            });
+        }
+    });
+}
+
 /// What the seeds are about that have the schedule of a bug often, if it is a rare one.
 #[cfg(feature = "planted")]
 fn focus_of(bug: moonkeeper::planted::Bug) -> Option<Focus> {
