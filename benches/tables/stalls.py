@@ -38,6 +38,15 @@ def failures(results, step):
     return [each["failure"] for each in results if each.get("failure") and each.get("step") in (step, UNTOUCHED)]
 
 
+def removed_too_few(step, reports):
+    """Says so where a removal of all objects left some: it had less to do. (Probes put some more.)"""
+    if step != "remove-by-regex":
+        return ""
+    least = min(reports, key=lambda each: each["answer"])
+    few = least["answer"] < least["objects"]
+    return f"; removed only {least['answer']:,} of {least['objects']:,}" if few else ""
+
+
 def step_rows(run, phase):
     """A row for each probe of each step; one for a step that could not be done."""
     results, ours = of_phase(run, phase), PHASES[phase][1] == "moonkeeper"
@@ -51,7 +60,7 @@ def step_rows(run, phase):
         for probe, name in PROBES.items():
             wait, noise = longest_ms(results, step, probe), longest_ms(results, UNTOUCHED, probe)
             last = verdict(wait - noise <= GOAL_MS) + ", " if ours else ""
-            last += f"rounds: {len(done)}" + (f"; then: {failed[0]}" if failed else "")
+            last += f"rounds: {len(done)}" + (f"; then: {failed[0]}" if failed else "") + removed_too_few(step, done)
             numbers = [f"{took:,.1f} s", f"{wait:,.1f} ms", f"{noise:,.1f} ms", f"{wait - noise:+,.1f} ms"]
             yield [STEPS[step], name, *numbers, last]
 

@@ -76,9 +76,9 @@ def test_a_later_run_of_one_fault_replaces_that_fault_alone(run):
     assert cells(lines, "switchover", "moonkeeper")[5] == "12 ms"
 
 
-def waited(phase, step, longest_ms, number=1):
+def waited(phase, step, longest_ms, number=1, answer=None):
     waits = {probe: {"longest_us": longest_ms * 1000, "p99_us": 1, "calls": 1} for probe in WAITS}
-    report = {"step": step, "seconds": 2.0, "refused": 0, "waits": waits}
+    report = {"step": step, "seconds": 2.0, "refused": 0, "objects": 10, "answer": answer, "waits": waits}
     return {"phase": phase, "round": number, "report": report}
 
 
@@ -98,6 +98,13 @@ def test_a_step_that_failed_says_why(run):
     lines = stalls.lines([stall_run(run, results)])
     assert cells(lines, "RemoveAll")[-1] == "could not be done: too slow"
     assert cells(lines, "scrape of /metrics")[-1] == "not measured"
+
+
+@pytest.mark.parametrize(("answer", "said"), [(10, "met, rounds: 1"), (3, "met, rounds: 1; removed only 3 of 10")])
+def test_a_removal_that_left_objects_says_so(run, answer, said):
+    results = [waited("ours-1", "untouched", 5), waited("ours-1", "remove-by-regex", 6, answer=answer)]
+    made = run(results, objects=10, clients=2, rounds=1, steps=["remove-by-regex"])
+    assert cells(stalls.lines([made]), "RemoveByRegex, all keys", "Ping")[-1] == said
 
 
 def test_a_phase_whose_objects_could_not_be_put_says_why_in_every_row(run):
