@@ -74,7 +74,7 @@ def deployment_line(run, phase):
     line = f"At most {masters:.1f} GiB in all masters together"
     if any(each["etcd_bytes"] for each in used):
         etcd = max(each["etcd_peak_bytes"] for each in used) / 2**30
-        line += f", {etcd:.1f} GiB in etcd, {max(each['etcd_bytes'] for each in used) / 2**30:.1f} GiB in etcd's file"
+        line += f", {etcd:.1f} GiB in etcd, {max(each['etcd_bytes'] for each in used) / 2**20:,.0f} MiB kept in etcd"
     refused = sum(each["report"]["refused"] for each in of_phase(run, phase) if "report" in each)
     return line + (f"; {refused:,} puts of objects were refused between the steps" if refused else "") + "."
 
