@@ -20,7 +20,7 @@ lint: ## format, clippy, cargo-deny, Python and shell
 	@scripts/setup-test python cargo-deny
 	@scripts/lint
 
-bench: ## measurements: ARGS=compare (also without), failover, replication, stalls, and what goes to that program
+bench: ## measurements: ARGS=compare (also without), clients, failover, replication, stalls, and what goes to that program; ARGS=report
 	@scripts/bench $(ARGS)
 
 soak: ## long tests, SOAK_SECONDS (3600) each; ARGS names parts: fuzz engine differential simulator faults client e2e

@@ -3,8 +3,8 @@
 
 Reads MOONKEEPER_BIN (this project's program, a release build) and MOONCAKE_MASTER (the reference). All three servers run
 at the same time on the loopback, each is loaded in turn, the order changes with every round, and medians count: of
-figures, and of the ratios within each round. The result is Markdown: one table for each kind of call, one for memory,
-one with the goals. Everything that was started is ended.
+figures, and of the ratios within each round. The result is Markdown: a table with the goals, one with all calls, one for
+memory, one for eviction. With `--json` every report is written as it comes. Everything that was started is ended.
 """
 
 import argparse
@@ -13,7 +13,6 @@ import json
 import os
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,9 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "common"))
 
 from ports import free_port  # noqa: E402
+from recording import Recording  # noqa: E402
+from tables import compare as tables  # noqa: E402
+from tables.compare import ARMS, NAMES  # noqa: E402
 
 OURS = os.environ.get("MOONKEEPER_BIN", "")
 REFERENCE = os.environ.get("MOONCAKE_MASTER", "")
@@ -43,15 +45,6 @@ LOADS = [
     ("batch-put", 4, 1),
     ("batch-put", 4, 4),
 ]
-NAMES = {
-    "exist-key": "ExistKey",
-    "get-replica-list": "GetReplicaList",
-    "put": "PutStart + PutEnd",
-    "batch-exist-key": "BatchExistKey (128)",
-    "batch-get-replica-list": "BatchGetReplicaList (128)",
-    "batch-put": "BatchPutStart + BatchPutEnd (128)",
-}
-ARMS = ("reference", "ours", "floor")
 # A run that takes longer than this starts no further round.
 BUDGET_SECONDS = 9 * 60
 STARTED = []
@@ -121,9 +114,8 @@ def stop_everything(*_):
             process.wait()
 
 
-def measure_loads(options, folder):
-    """Reports by (load, arm)."""
-    reports = {}
+def measure_loads(options, folder, recording):
+    """All rounds of all loads."""
     start = time.monotonic()
     for number in range(options.rounds):
         if number and (time.monotonic() - start) * (number + 1) / number > BUDGET_SECONDS:
@@ -141,130 +133,32 @@ def measure_loads(options, folder):
                     f"--connections={connections}",
                     f"--outstanding={outstanding}",
                     f"--seconds={options.seconds}",
+                    f"--keys={options.keys}",
                     "--warm-up=0.3",
                 )
-                reports.setdefault((load, arm), []).append(report)
+                recording.add(load=load, arm=arm, round=number + 1, report=report)
         for server in servers.values():
             server.stop()
-    return reports
 
 
-def measure_memory(options, folder):
-    """Reports by (objects, arm)."""
-    reports = {}
+def measure_memory(options, folder, recording):
+    """What objects take, of this master and of the reference."""
     for objects in options.objects:
         for arm in ("reference", "ours"):
             say(f"memory of {objects:,} objects, {arm}")
             server = Server(arm, folder)
-            reports[objects, arm] = server.bench("memory", f"--objects={objects}", f"--settle={options.settle}")
+            report = server.bench("memory", f"--objects={objects}", f"--settle={options.settle}")
+            recording.add(objects=objects, arm=arm, memory=report)
             server.stop()
-    return reports
 
 
-def measure_eviction(options):
-    """The report with the median ratio."""
-    reports = []
+def measure_eviction(options, recording):
     for number in range(options.rounds):
         say(f"eviction, round {number + 1} of {options.rounds}")
         done = subprocess.run([OURS, "bench", "eviction"], capture_output=True, text=True, timeout=180, check=False)
         if done.returncode != 0:
             raise SystemExit(f"bench eviction failed: {done.stderr.strip()}")
-        reports.append(json.loads(done.stdout))
-    return sorted(reports, key=lambda report: report["ratio"])[len(reports) // 2]
-
-
-def median(reports, field):
-    return statistics.median(report[field] for report in reports)
-
-
-def ratio(reports, load, field, arm, base):
-    """The median of what each round says: what disturbs a machine lasts longer than a turn, so it is in both."""
-    pairs = zip(reports[load, arm], reports[load, base], strict=True)
-    return statistics.median(one[field] / other[field] for one, other in pairs)
-
-
-def table(head, rows):
-    print("| " + " | ".join(head) + " |")
-    print("|" + "---|" * len(head))
-    for row in rows:
-        print("| " + " | ".join(row) + " |")
-    print()
-
-
-def print_loads(loads, reports):
-    for scenario in dict.fromkeys(load[0] for load in loads):
-        unit = "item" if scenario.startswith("batch") else "call"
-        print(f"### {NAMES[scenario]}\n")
-        rows = []
-        for load in (load for load in loads if load[0] == scenario):
-            values = {
-                arm: {
-                    field: median(reports[load, arm], field)
-                    for field in (f"{unit}s_per_second", "p50_us", "p99_us", f"cpu_us_per_{unit}")
-                }
-                for arm in ARMS
-            }
-            for arm in ARMS:
-                numbers = values[arm]
-                cpu = f"cpu_us_per_{unit}"
-                rows.append(
-                    [
-                        f"{load[1]} × {load[2]}",
-                        arm,
-                        f"{numbers[f'{unit}s_per_second']:,.0f}",
-                        f"{numbers['p50_us']:,.0f}",
-                        f"{numbers['p99_us']:,.0f}",
-                        f"{numbers[cpu]:.3f}",
-                        f"{ratio(reports, load, cpu, arm, 'reference'):.3f}",
-                        f"{ratio(reports, load, cpu, arm, 'floor'):.2f}",
-                    ]
-                )
-        head = ["connections × outstanding", "server", f"{unit}s/s", "p50 µs", "p99 µs"]
-        table([*head, f"CPU µs/{unit}", "of reference", "of floor"], rows)
-
-
-def print_memory(reports):
-    rows = []
-    for (objects, arm), report in reports.items():
-        mib = [f"{report[field] / 2**20:,.0f}" for field in ("resident_before", "resident_full", "resident_after")]
-        shares = [f"{report['bytes_per_object']:,.0f}", f"{report['given_back_share']:.0%}"]
-        rows.append([f"{objects:,}", arm, *mib, *shares])
-    print("### Memory (64-byte keys, one replica)\n")
-    table(["objects", "server", "before MiB", "with them", "after removal", "bytes/object", "given back"], rows)
-
-
-def goals(loads, reports, memory, eviction):
-    """Every goal as (what, wanted, measured, met)."""
-
-    def at_most(what, share, measured, of, floor=0.0):
-        # What not even the floor reaches is not ours to reach.
-        shown = f"{measured:.3f}" + (f" (the floor alone is {floor:.3f})" if floor > share else "")
-        return (what, f"≤ {share} × {of}", shown, measured <= share)
-
-    for load in loads:
-        scenario, connections, outstanding = load
-        name = f"{NAMES[scenario]}, {connections} × {outstanding}"
-        unit = "item" if scenario.startswith("batch") else "call"
-        cpu = f"cpu_us_per_{unit}"
-        of_reference = ratio(reports, load, cpu, "ours", "reference")
-        floor = ratio(reports, load, cpu, "floor", "reference")
-        if scenario.startswith("batch"):
-            yield at_most(f"{name}: CPU/item", 0.25, of_reference, "reference", floor)
-            speed = ratio(reports, load, "items_per_second", "ours", "reference")
-            yield (f"{name}: items/s", "≥ 2 × reference", f"{speed:.2f}", speed >= 2)
-        elif scenario == "put":
-            yield at_most(f"{name}: CPU/call", 0.333, of_reference, "reference", floor)
-        elif outstanding > 1:
-            yield at_most(f"{name}: CPU/call", 0.2, of_reference, "reference", floor)
-        else:
-            yield at_most(f"{name}: CPU/call", 1.3, ratio(reports, load, cpu, "ours", "floor"), "floor")
-    for (objects, arm), report in memory.items():
-        if arm == "ours":
-            measured = report["bytes_per_object"]
-            yield (f"{objects:,} objects: bytes/object", "≤ 200", f"{measured:.0f}", measured <= 200)
-    if eviction:
-        what = f"evict 1,000 of {eviction['many_objects']:,}: time"
-        yield at_most(what, 1.5, eviction["ratio"], f"1,000 of {eviction['few_objects']:,}")
+        recording.add(round=number + 1, eviction=json.loads(done.stdout))
 
 
 def arguments():
@@ -273,9 +167,10 @@ def arguments():
     parser.add_argument("--rounds", type=int, help="rounds (5)")
     parser.add_argument("--seconds", type=float, help="seconds of one measurement (1.2)")
     parser.add_argument("--only", action="append", choices=sorted(NAMES), help="only this kind of call")
+    parser.add_argument("--keys", type=int, default=20_000, help="objects that there are to read (20,000)")
     parser.add_argument("--no-memory", action="store_true", help="leave memory and eviction out")
     parser.add_argument("--check", action="store_true", help="fail if a goal is not met")
-    parser.add_argument("--json", metavar="FILE", help="also write every report there")
+    parser.add_argument("--json", metavar="FILE", help="also add every report to this file, as it comes")
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else 5)
     options.seconds = options.seconds or (0.5 if options.quick else 1.2)
@@ -293,27 +188,15 @@ def main():
     atexit.register(stop_everything)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(1))
+    kept = {name: getattr(options, name) for name in ("rounds", "seconds", "keys", "settle", "objects")}
+    recording = Recording(options.json, "compare", **kept)
     with tempfile.TemporaryDirectory() as folder:
-        loads = measure_loads(options, folder)
-        memory = {} if options.no_memory else measure_memory(options, folder)
-        eviction = None if options.no_memory else measure_eviction(options)
-    rounds = min(len(reports) for reports in loads.values())
-    print(f"## Benchmark: medians of {rounds} rounds of {options.seconds} s, {os.cpu_count()} processors\n")
-    print_loads(options.loads, loads)
-    if memory:
-        print_memory(memory)
-        print("### Eviction\n")
-        few, many = ((eviction[f"{size}_objects"], eviction[f"{size}_us"]) for size in ("few", "many"))
-        table(["victims", "of objects", "µs"], [["1,000", f"{count:,}", f"{micros:,.0f}"] for count, micros in (few, many)])
-    results = list(goals(options.loads, loads, memory, eviction))
-    print("### Goals\n")
-    table(["what", "wanted", "measured", ""], [[*row[:3], "met" if row[3] else "**not met**"] for row in results])
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            by_load = [{"load": load, "arm": arm, "reports": all_} for (load, arm), all_ in loads.items()]
-            by_size = [{"objects": objects, "arm": arm, "report": one} for (objects, arm), one in memory.items()]
-            json.dump({"loads": by_load, "memory": by_size, "eviction": eviction}, file, indent=1)
-    if options.check and not all(row[3] for row in results):
+        measure_loads(options, folder, recording)
+        if not options.no_memory:
+            measure_memory(options, folder, recording)
+            measure_eviction(options, recording)
+    print("\n".join(tables.lines([recording.run])))
+    if options.check and not all(row[3] for row in tables.goals(recording.run)):
         sys.exit(1)
 
 

@@ -1,18 +1,16 @@
 #!/usr/bin/env python3
-"""How long nobody answers when a primary dies or hands over: this master beside the reference, in the same run.
+"""How long no master answers when a primary dies or hands over: this project's masters beside the reference, in one run.
 
-Reads MOONKEEPER_BIN (a release build), MOONCAKE_MASTER, MOONCAKE_PYTHON, ETCD_BIN. Each of the two has its own etcd,
-three masters and a real client; they take turns, so that both meet the same machine. The result is a table in Markdown.
-Everything that was started is ended.
-
-A raw probe asks all masters all the time, each on a connection of its own; the real client calls `is_exist` every ten
-milliseconds, whatever became of the calls before. Counted is from the moment before SIGKILL to the first answer to a call
-made after it; and the longest that any such call of the client took, answered or not.
+Reads MOONKEEPER_BIN (a release build), MOONCAKE_MASTER, ETCD_BIN. Each of the two has its own etcd, three masters and the
+same number of objects, all of which are read at random until the fault; they take turns, so that both meet the same
+machine. A raw probe asks all masters all the time, each on a connection of its own. Counted is from the moment before
+SIGKILL to the first answer to a call made after it, and the longest time without an answer in a switchover. What a real
+client feels is `clients.py`. With `--json` every round is written as it comes. Everything that was started is ended.
 """
 
 import argparse
 import pathlib
-import statistics
+import signal
 import sys
 import tempfile
 import time
@@ -20,114 +18,92 @@ import time
 TESTS = pathlib.Path(__file__).resolve().parent.parent / "tests"
 sys.path[:0] = [str(TESTS / "failover"), str(TESTS / "common")]
 
+import bench_load  # noqa: E402
 import faults  # noqa: E402
-from clients import MIB  # noqa: E402
+from bench_world import BenchWorld  # noqa: E402
 from cluster import OURS, REFERENCE  # noqa: E402
 from raw import Probe  # noqa: E402
-from world import World  # noqa: E402
+from recording import Recording  # noqa: E402
+from tables import failover as tables  # noqa: E402
 
+FAULTS = {"kill": faults.kill, "switchover": faults.switchover}
 GIVE_UP_SECONDS = 120
-ASK_SECONDS = 0.01
-# Between rounds: enough for the killed master to follow again and for the client to settle.
-REST_SECONDS = 2.0
+# Reads before a fault, and the probe's time after it.
+READ_SECONDS, REST_SECONDS = 3.0, 2.0
+# The client that put the objects ends with that, and its memory is to stay.
+CLIENT_TTL_SECONDS = 86_400
 
 
 def say(text):
-    print(f"== {text}", file=sys.stderr, flush=True)
+    print(f"== {time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
-class ClientLoop:
-    """A real client that is asked for something every few milliseconds, whatever became of the calls before."""
-
-    def __init__(self, client):
-        self._client = client
-        client.start_asking("probe", ASK_SECONDS)
-
-    def _after(self, moment):
-        return [(asked, answered) for asked, answered, result in self._client.answers() if asked >= moment and result >= 0]
-
-    def first_after(self, moment):
-        end = time.monotonic() + GIVE_UP_SECONDS
-        while time.monotonic() < end:
-            if later := self._after(moment):
-                return min(answered for _, answered in later) - moment
-            time.sleep(0.02)
-        raise TimeoutError("the client found no primary")
-
-    def stop(self, moment):
-        """The longest that a call took which began after `moment`, answered or not."""
-        self._client.stop_asking()
-        return max((answered - asked for asked, answered, _ in self._client.answers() if asked >= moment), default=0.0)
+def one_round(world, fault, objects):
+    """Milliseconds to the first answer, and of the longest time without one."""
+    world.masters.wait_until_connected()
+    # The reader ends with the primary that it reads from.
+    with bench_load.reading(world, objects):
+        probe = Probe(world.masters.addresses, world.host)
+        try:
+            time.sleep(READ_SECONDS)
+            steps = fault(world)
+            struck = next(steps)
+            first, _ = probe.first_after(struck, GIVE_UP_SECONDS)
+            next(steps, None)
+            time.sleep(REST_SECONDS)
+            silence = probe.longest_silence(struck, time.monotonic())
+        finally:
+            probe.stop()
+    return {"first_answer_ms": round(first * 1000, 3), "silence_ms": round(silence * 1000, 3)}
 
 
-def one_round(world, fault):
-    """(seconds to the first answer by the probe, by the client, longest silence, longest call of the client)"""
-    world.settle()
-    world.masters.wait_until_redundant()
-    probe, client = Probe(world.masters.addresses, world.host), ClientLoop(world.clients[0])
-    struck = None
-    try:
-        time.sleep(REST_SECONDS)
-        steps = fault(world)
-        struck = next(steps)
-        by_probe, _ = probe.first_after(struck, GIVE_UP_SECONDS)
-        by_client = client.first_after(struck)
-        silence = probe.longest_silence(struck, time.monotonic())
-        next(steps, None)
-        # Until calls that began right after it have ended, too.
-        time.sleep(REST_SECONDS)
-    finally:
-        probe.stop()
-        longest = client.stop(struck or time.monotonic())
-    return by_probe, by_client, silence, longest
+def turns(options):
+    """(fault, round, kind), the kinds taking turns and changing their order."""
+    kinds = [options.only] if options.only else [OURS, REFERENCE]
+    limits = {OURS: options.rounds, REFERENCE: options.reference_rounds}
+    for number in range(1, options.rounds + 1):
+        for kind in kinds if number % 2 else reversed(kinds):
+            if number <= limits[kind]:
+                yield "kill", number, kind
+    for number in range(1, options.switchovers + 1 if OURS in kinds else 0):
+        yield "switchover", number, OURS
 
 
-def line(name, kind, values):
-    shown = [f"{statistics.median(values) * 1000:,.0f} ms", f"{max(values) * 1000:,.0f} ms"]
-    return f"| {name} | {kind} | {len(values)} | {' | '.join(shown)} |"
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=50, help="kills of ours (50)")
+    parser.add_argument("--reference-rounds", type=int, default=10, help="kills of the reference (10)")
+    parser.add_argument("--switchovers", type=int, default=20, help="switchovers of ours (20)")
+    parser.add_argument("--objects", type=int, default=100_000, help="objects that are there and are read (100,000)")
+    parser.add_argument("--etcd", type=int, default=1, choices=[1, 3], help="members of each etcd (1)")
+    parser.add_argument("--only", choices=[OURS, REFERENCE])
+    parser.add_argument("--json", metavar="FILE", help="also add every round to this file, as it comes")
+    return parser.parse_args()
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=50, help="kills of each (50)")
-    parser.add_argument("--switchovers", type=int, default=20, help="switchovers of ours (20)")
-    parser.add_argument("--etcd", type=int, default=1, choices=[1, 3], help="members of each etcd (1)")
-    parser.add_argument("--only", choices=[OURS, REFERENCE])
-    arguments = parser.parse_args()
-    kinds = [arguments.only] if arguments.only else [OURS, REFERENCE]
-
-    with tempfile.TemporaryDirectory() as folder:
+    options = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    kept = ("rounds", "reference_rounds", "switchovers", "objects", "etcd")
+    recording = Recording(options.json, "failover", **{name: getattr(options, name) for name in kept})
+    with tempfile.TemporaryDirectory(prefix="failover-") as folder:
         worlds = {}
         try:
-            for kind in kinds:
+            for kind in [options.only] if options.only else [OURS, REFERENCE]:
                 path = pathlib.Path(folder) / kind
                 path.mkdir()
-                worlds[kind] = World(path, arguments.etcd, clients=0, kind=kind)
-                worlds[kind].start_client(segment_size=64 * MIB)
-            kills = {kind: [] for kind in kinds}
-            for number in range(arguments.rounds):
-                for kind in kinds if number % 2 else reversed(kinds):
-                    kills[kind].append(one_round(worlds[kind], faults.kill))
-                    probe, client, _, longest = kills[kind][-1]
-                    say(f"round {number}: {kind}: probe {probe:.3f} s, client {client:.3f} s, longest call {longest:.3f} s")
-            switchovers = []
-            if OURS in kinds:
-                for _ in range(arguments.switchovers):
-                    switchovers.append(one_round(worlds[OURS], faults.switchover))
+                worlds[kind] = BenchWorld(path, options.etcd, clients=0, kind=kind, client_ttl=CLIENT_TTL_SECONDS)
+                bench_load.fill(worlds[kind], options.objects)
+            for fault, number, kind in turns(options):
+                worlds[kind].note_companions()
+                result = one_round(worlds[kind], FAULTS[fault], options.objects)
+                recording.add(kind=kind, fault=fault, round=number, **result)
+                say(f"{kind}: {fault}, round {number}: {', '.join(f'{name} {value:,.1f}' for name, value in result.items())}")
         finally:
             for each in worlds.values():
                 each.end()
-
-    print("| | master | rounds | median | maximum |\n|---|---|---:|---:|---:|")
-    for kind in kinds:
-        print(line("SIGKILL to the first answer, raw probe", kind, [each[0] for each in kills[kind]]))
-    for kind in kinds:
-        print(line("SIGKILL to the first answer, real client", kind, [each[1] for each in kills[kind]]))
-    for kind in kinds:
-        print(line("SIGKILL, longest call of the real client", kind, [each[3] for each in kills[kind]]))
-    if switchovers:
-        print(line("switchover, longest time without answers, raw probe", OURS, [each[2] for each in switchovers]))
-        print(line("switchover, longest call of the real client", OURS, [each[3] for each in switchovers]))
+    print("\n".join(tables.lines([recording.run])))
 
 
-main()
+if __name__ == "__main__":
+    main()

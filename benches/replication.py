@@ -3,7 +3,8 @@
 
 Reads MOONKEEPER_BIN (a release build), MOONCAKE_MASTER, ETCD_BIN. Three masters on one etcd (`--etcd 3`: on three), a
 single master without replication beside them, and the reference with its OpLog where it can do the same; they take
-turns, so that all meet the same machine. The result is a table in Markdown. Everything that was started is ended.
+turns, so that all meet the same machine. The result is a table in Markdown. With `--json` every result is written as it
+comes. Everything that was started is ended.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import json
 import os
 import pathlib
 import re
-import statistics
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,43 +23,28 @@ TESTS = pathlib.Path(__file__).resolve().parent.parent / "tests"
 sys.path[:0] = [str(TESTS / "failover"), str(TESTS / "common")]
 
 import processes  # noqa: E402
+from bench_world import BenchWorld  # noqa: E402
 from cluster import OURS, REFERENCE  # noqa: E402
 from ports import free_port  # noqa: E402
+from recording import Recording  # noqa: E402
+from tables import replication as tables  # noqa: E402
+from tables.replication import COSTS, PUTS  # noqa: E402
 from waiting import wait_until  # noqa: E402
-from world import World  # noqa: E402
 
-BINARY = os.environ["MOONKEEPER_BIN"]
-# Name, scenario, connections, operations outstanding on each, the goal in items a second.
-PUTS = [
-    ("puts, 1 outstanding", "put", 1, 1, None),
-    ("puts, 8 outstanding", "put", 8, 1, None),
-    ("puts, 64 outstanding", "put", 8, 8, 15_000),
-    ("puts in batches of 128, 4 outstanding", "batch-put", 4, 1, 100_000),
-    ("puts in batches of 128, 16 outstanding", "batch-put", 4, 4, 100_000),
-]
-COSTS = [
-    ("ExistKey, 8 × 8", "exist-key", 8, 8),
-    ("ExistKey, 8 × 1", "exist-key", 8, 1),
-    ("GetReplicaList, 8 × 8", "get-replica-list", 8, 8),
-    ("BatchExistKey, 4 × 4", "batch-exist-key", 4, 4),
-    ("BatchGetReplicaList, 4 × 4", "batch-get-replica-list", 4, 4),
-    ("BatchPutStart + BatchPutEnd, 4 × 4", "batch-put", 4, 4),
-]
-ROWS = []
+# Objects whose leases are renewed: what this adds to the log follows their number, not that of renewals.
+RENEWED_KEYS = 200_000
 
 
 def say(text):
-    print(f"== {text}", file=sys.stderr, flush=True)
+    print(f"== {time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
-def row(what, goal, measured, reference="", met=None):
-    verdict = "" if met is None else "met" if met else "**not met**"
-    ROWS.append(f"| {what} | {goal} | {measured} | {reference} | {verdict} |")
-    say(f"{what}: {measured} {reference} {verdict}")
+def program():
+    return os.environ["MOONKEEPER_BIN"]
 
 
 def bench(*arguments):
-    done = subprocess.run([BINARY, "bench", *arguments], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run([program(), "bench", *arguments], capture_output=True, text=True, timeout=300, check=False)
     if done.returncode != 0:
         raise SystemExit(f"bench {' '.join(arguments)} failed: {done.stderr.strip()}")
     return json.loads(done.stdout)
@@ -90,7 +76,7 @@ class Single:
         port = free_port()
         self.address = f"127.0.0.1:{port}"
         flags = [f"--rpc_port={port}", f"--metrics_port={free_port()}", "--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1"]
-        self.process = processes.spawn([BINARY, "master", *flags], folder / "single.log", cwd=folder)
+        self.process = processes.spawn([program(), "master", *flags], folder / "single.log", cwd=folder)
         time.sleep(1)
 
 
@@ -103,7 +89,7 @@ class Clusters:
     def start(self, name, kind=OURS, **flags):
         path = self.folder / name
         path.mkdir()
-        world = World(path, self.etcd, clients=0, kind=kind, **flags)
+        world = BenchWorld(path, self.etcd, clients=0, kind=kind, **flags)
         self.worlds.append(world)
         world.masters.wait_until_redundant()
         return world
@@ -118,49 +104,46 @@ def commits(world, size):
     return bench("commits", "--etcd_endpoints", world.etcd.endpoints, "--bytes", str(size))["p50_us"]
 
 
-def measure_puts(ours, reference, options):
+def measure_puts(ours, reference, options, recording):
     """Puts a second, beside the reference and beside what one commit after the other allows."""
-    for name, scenario, connections, outstanding, goal in PUTS:
-        rates = {OURS: [], REFERENCE: []}
+    recording.add(part="put-commit", bytes=200, p50_us=commits(ours, 200))
+    for name, scenario, connections, outstanding, _ in PUTS:
         for number in range(options.rounds):
             for kind, world in ((OURS, ours), (REFERENCE, reference)) if number % 2 else ((REFERENCE, reference), (OURS, ours)):
                 primary = world.masters.wait_until_serving()
+                result = {"part": "puts", "name": name, "kind": kind, "round": number + 1}
                 try:
-                    report = load(primary, scenario, connections, outstanding, options.seconds)
-                    rates[kind].append(report["items_per_second"])
+                    report = bench(*load_arguments(primary, scenario, connections, outstanding, options.seconds))
                 except SystemExit as why:
                     if kind == OURS:
                         raise
                     say(f"reference: {why}")
-        rate = statistics.median(rates[OURS])
-        theirs = f"reference {statistics.median(rates[REFERENCE]):,.0f}/s" if rates[REFERENCE] else "reference: fails"
-        shown = f"{rate:,.0f}/s"
-        if scenario == "put" and outstanding * connections == 1:
-            # PutStart and PutEnd each wait for one commit.
-            alone = commits(ours, 200)
-            shown += f" ({rate * 2 * alone / 1e6:.2f} of what two commits of {alone:,.0f} µs allow)"
-        row(name, f"≥ {goal:,}/s" if goal else "", shown, theirs, None if goal is None else rate >= goal)
+                    recording.add(**result, failure=str(why).rpartition(": ")[2])
+                    continue
+                if kind == OURS and report["errors"]:
+                    raise SystemExit(f"{report['errors']} errors against {primary.name}: {report}")
+                recording.add(**result, report=report)
+                say(f"{name}, {kind}: {report['items_per_second']:,.0f}/s, {report['errors']:,} errors")
 
 
-def measure_costs(ours, single, options):
+def measure_costs(ours, single, options, recording):
     """Processor time for each call with replication, as a ratio to a single master."""
-    for name, scenario, connections, outstanding in COSTS:
+    for name, scenario, connections, outstanding, _ in COSTS:
         unit = "cpu_us_per_item" if scenario.startswith("batch") else "cpu_us_per_call"
-        values = {"ha": [], "single": []}
         for number in range(options.rounds):
             arms = [("ha", ours.masters.wait_until_serving()), ("single", single)]
             for arm, master in arms if number % 2 else reversed(arms):
-                values[arm].append(load(master, scenario, connections, outstanding, options.seconds)[unit])
-        on, off = (statistics.median(values[arm]) for arm in ("ha", "single"))
-        row(f"CPU with replication, {name}", "≤ 1.2 × without", f"{on / off:.2f} ({on:.3f} µs)", "", on / off <= 1.2)
+                used = load(master, scenario, connections, outstanding, options.seconds)[unit]
+                recording.add(part="costs", name=name, arm=arm, round=number + 1, cpu_us=used)
+                say(f"CPU, {name}, {arm}: {used:.3f} µs")
 
 
-def measure_lag(ours, options):
+def measure_lag(ours, options, recording):
     """From a moment at which a record was durable to the moment at which a standby has applied it."""
     primary = ours.masters.wait_until_serving()
     standby = next(each for each in ours.masters.all if each is not primary)
     command = load_arguments(primary, "put", 8, 8, options.seconds * 4)
-    busy = subprocess.Popen([BINARY, "bench", *command], stdout=subprocess.DEVNULL)
+    busy = subprocess.Popen([program(), "bench", *command], stdout=subprocess.DEVNULL)
     lags = []
     try:
         time.sleep(1)
@@ -175,13 +158,14 @@ def measure_lag(ours, options):
         busy.wait()
     lags.sort()
     p50, p99 = (lags[int(len(lags) * share)] * 1000 for share in (0.5, 0.99))
-    row("lag of a standby under 64 outstanding puts", "", f"p50 {p50:.1f} ms, p99 {p99:.1f} ms ({len(lags)} looks, asking included)")
+    recording.add(part="lag", p50_ms=p50, p99_ms=p99, looks=len(lags))
+    say(f"lag of a standby: p50 {p50:.1f} ms, p99 {p99:.1f} ms")
 
 
 def fill(master, objects, segment_gib):
     """A load that has put so many objects and goes on to read them until it is killed."""
     command = load_arguments(master, "exist-key", 1, 1, 600, "--keys", str(objects), "--segment-gib", str(segment_gib))
-    return subprocess.Popen([BINARY, "bench", *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen([program(), "bench", *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def wait_for_objects(master, objects, busy):
@@ -210,7 +194,7 @@ def measure_promotion(clusters, objects):
 
 
 def dump(world, first, last):
-    command = [BINARY, "oplog", "dump", "--etcd_endpoints", world.etcd.endpoints, "--cluster_id", world.masters.cluster_id]
+    command = [program(), "oplog", "dump", "--etcd_endpoints", world.etcd.endpoints, "--cluster_id", world.masters.cluster_id]
     done = subprocess.run(
         [*command, "--from", str(first), "--to", str(last), "-o", "json"], capture_output=True, text=True, check=True, timeout=300
     )
@@ -257,27 +241,28 @@ def log_bytes(world, prefix):
         key = base64.b64decode(values[-1]["key"]).decode() + "\0"
 
 
-def measure_renewals(clusters):
-    """Reads that renew leases, for ten seconds; what they add to the log."""
+def measure_renewals(clusters, seconds):
+    """What reads that renew leases add to the log: (renewals, items asked for, bytes of the log), each a second."""
     world = clusters.start("renewals")
     primary = world.masters.wait_until_serving()
     prefix = f"mooncake-store/oplog/{world.masters.cluster_id}/batches/"
-    command = load_arguments(primary, "get-replica-list", 4, 4, 16, "--keys", "200000", "--warm-up", "4")
-    single = subprocess.Popen([BINARY, "bench", *command], stdout=subprocess.PIPE)
+    command = load_arguments(primary, "get-replica-list", 4, 4, seconds + 20, "--keys", str(RENEWED_KEYS), "--warm-up", "4")
+    loads = [subprocess.Popen([program(), "bench", *command], stdout=subprocess.DEVNULL)]
     try:
-        wait_for_objects(primary, 200_000, single)
-        more = load_arguments(primary, "batch-exist-key", 4, 2, 10, "--keys", "200000", "--warm-up", "1")
-        batches = subprocess.Popen([BINARY, "bench", *more], stdout=subprocess.PIPE)
+        wait_for_objects(primary, RENEWED_KEYS, loads[0])
+        more = load_arguments(primary, "batch-exist-key", 4, 2, seconds + 10, "--keys", str(RENEWED_KEYS), "--warm-up", "1")
+        loads.append(subprocess.Popen([program(), "bench", *more], stdout=subprocess.DEVNULL))
         time.sleep(3)
         began, before = time.monotonic(), log_bytes(world, prefix)
         names = ("GetReplicaList", "BatchExistKey")
         counts = [rpc_count(primary, name) for name in names]
-        time.sleep(6)
+        time.sleep(seconds)
         took, after = time.monotonic() - began, log_bytes(world, prefix)
         counts = [(rpc_count(primary, name) - count) / took for name, count in zip(names, counts, strict=True)]
+        assert all(each.poll() is None for each in loads), "a load ended before it was measured"
         return counts[0], counts[1] * 128, (after - before) / took
     finally:
-        for each in (single, batches):
+        for each in loads:
             each.kill()
             each.wait()
         clusters.end(world)
@@ -288,49 +273,55 @@ def rpc_count(master, name):
     return float(found[1]) if found else 0.0
 
 
+def measure(clusters, wanted, options, recording):
+    if wanted("puts") or wanted("lag") or wanted("costs"):
+        ours = clusters.start("ours")
+        for size in (100, 64 << 10, 256 << 10):
+            recording.add(part="commits", bytes=size, p50_us=commits(ours, size))
+        if wanted("puts"):
+            reference = clusters.start("reference", REFERENCE)
+            measure_puts(ours, reference, options, recording)
+            clusters.end(reference)
+        if wanted("costs"):
+            single = Single(clusters.folder)
+            measure_costs(ours, single, options, recording)
+            processes.kill(single.process)
+        # The last: its load is killed, and the memory of that client is taken away when its time is up.
+        if wanted("lag"):
+            measure_lag(ours, options, recording)
+        clusters.end(ours)
+    if wanted("promotion"):
+        for objects in (1_024, 1_000_064):
+            recording.add(part="promotion", objects=objects, seconds=measure_promotion(clusters, objects))
+    if wanted("eviction"):
+        took, records, digests = measure_eviction(clusters)
+        recording.add(part="eviction", seconds=took, records=len(records), digests=len(digests))
+    if wanted("renewals"):
+        renewals, items, rate = measure_renewals(clusters, options.renewal_seconds)
+        figures = {"renewals_per_second": renewals, "exist_items_per_second": items, "log_bytes_per_second": rate}
+        recording.add(part="renewals", keys=RENEWED_KEYS, seconds=options.renewal_seconds, **figures)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each load (5)")
     parser.add_argument("--seconds", type=float, default=3, help="seconds of each (3)")
+    parser.add_argument("--renewal-seconds", type=float, default=60, help="seconds in which leases are renewed (60)")
     parser.add_argument("--etcd", type=int, default=1, choices=[1, 3], help="members of etcd (1)")
     parser.add_argument("--only", choices=["puts", "costs", "lag", "promotion", "eviction", "renewals"], action="append")
+    parser.add_argument("--json", metavar="FILE", help="also add every result to this file, as it comes")
     options = parser.parse_args()
-    wanted = lambda part: not options.only or part in options.only  # noqa: E731
-
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    kept = {name: getattr(options, name) for name in ("rounds", "seconds", "etcd")}
+    recording = Recording(options.json, "replication", **kept)
     with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        clusters = Clusters(folder, options.etcd)
+        clusters = Clusters(pathlib.Path(name), options.etcd)
         try:
-            if wanted("puts") or wanted("lag") or wanted("costs"):
-                ours = clusters.start("ours")
-                for size in (100, 64 << 10, 256 << 10):
-                    row(f"one commit of {size:,} bytes, alone", "", f"p50 {commits(ours, size):,.0f} µs")
-                if wanted("puts"):
-                    reference = clusters.start("reference", REFERENCE)
-                    measure_puts(ours, reference, options)
-                    clusters.end(reference)
-                if wanted("costs"):
-                    single = Single(folder)
-                    measure_costs(ours, single, options)
-                    processes.kill(single.process)
-                # The last: its load is killed, and the memory of that client is taken away when its time is up.
-                if wanted("lag"):
-                    measure_lag(ours, options)
-                clusters.end(ours)
-            if wanted("promotion"):
-                few, many = (measure_promotion(clusters, objects) * 1000 for objects in (1_024, 1_000_064))
-                row("promotion with 1,000,000 objects", "< 50 ms", f"{many:.1f} ms (with 1,000: {few:.1f} ms)", "", many < 50)
-            if wanted("eviction"):
-                took, records, digests = measure_eviction(clusters)
-                row("1,000,000 objects evicted", "< 8 s, ≤ 250 records", f"{took:.1f} s, {len(records)} records", "", took < 8 and len(records) <= 250)
-                row("digests after it, on three replicas", "equal", f"{len(digests)} different", "", len(digests) == 1)
-            if wanted("renewals"):
-                renewals, items, rate = measure_renewals(clusters)
-                row("log while leases are renewed", "< 1 MB/s", f"{rate / 1e6:.3f} MB/s at {renewals:,.0f} renewals and {items:,.0f} exist items a second", "", rate < 1e6)
+            measure(clusters, lambda part: not options.only or part in options.only, options, recording)
         finally:
             clusters.end()
-    print("| | goal | measured | | |\n|---|---|---|---|---|")
-    print("\n".join(ROWS))
+    print("\n".join(tables.lines([recording.run])))
 
 
-main()
+if __name__ == "__main__":
+    main()
