@@ -125,7 +125,7 @@ def _check_key(key, operations, evicting=None, short_since=NEVER):
         if not _fits(read.value, allowed):
             found.append(Violation(*_name(read, writes[:last], states[first])))
     if evictable:
-        found += _evicted_wrongly(evicting, reads)
+        return [*found, *_evicted_wrongly(evicting, reads)]
     return found + _went_back(writes, states, reads)
 
 
@@ -253,7 +253,7 @@ def _holds(operations, evicting=None):
             made = [w.answered for w in writes if w.kind != REMOVE and w.outcome == OK and w.answered <= each.invoked]
             since = max(made, default=each.invoked)
             until = min((moment for moment in frees if moment >= since), default=NEVER)
-        if each.outcome == OK and each.kind != RESERVE:
+        if each.kind != RESERVE:
             until = min(until, kept_until)
         for place in each.ranges:
             last = place.address + place.size
@@ -264,7 +264,8 @@ def _holds(operations, evicting=None):
 def _kept_until(operations, evicting):
     if not evicting or any(each.pinned for each in operations):
         return NEVER
-    kept = [each.answered for each in operations if each.kind == PUT]
+    # A put in doubt may have been made, and evicted before a client saw it.
+    kept = [each.answered if each.outcome == OK else each.told for each in operations if each.kind == PUT]
     there = [each for each in operations if each.kind == READ and each.outcome == OK and each.ranges]
     return max([*kept, *(max(each.answered, each.invoked + evicting.lease_seconds) for each in there)], default=NEVER)
 

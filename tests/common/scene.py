@@ -126,8 +126,9 @@ class Scene:
         """An actor that makes every kind of change."""
         return self.raw_actor(name, BusyActor, segments=self.segments())
 
-    def round(self, fault, actors=None, warm_up=1.0):
-        """Traffic, one fault, traffic, and then everything is looked at."""
+    def round(self, fault, actors=None, warm_up=1.0, least=0):
+        """Traffic, one fault, traffic, and then everything is looked at. At least `least` changes are acknowledged, half
+        of them before the fault, however slow the machine is."""
         self.masters.wait_until_redundant()
         acknowledged = self.history.acknowledged()
         probe = Probe(self.masters.addresses, self.host)
@@ -136,12 +137,14 @@ class Scene:
         stores = [each for each in actors if isinstance(each, StoreActor)]
         try:
             time.sleep(warm_up)
+            self._wait_for_traffic(acknowledged + least / 2)
             before = self.look()
             steps = fault(self)
             struck = next(steps)
             first_answer, _ = probe.first_after(struck, RECOVERY_SECONDS)
             next(steps, None)
             time.sleep(warm_up)
+            self._wait_for_traffic(acknowledged + least)
             self._wait_for_clients(stores, struck)
             ended = time.monotonic()
         finally:
@@ -160,6 +163,9 @@ class Scene:
         """What a fault has done that it may not do."""
         starved = [each for each in clients if each.seconds is None]
         return [Violation("starved", each.name, f"no success, {each.failed} calls failed") for each in starved]
+
+    def _wait_for_traffic(self, count):
+        wait_until(lambda: self.history.acknowledged() >= count, f"{count:.0f} acknowledged changes", RECOVERY_SECONDS)
 
     @staticmethod
     def _wait_for_clients(stores, struck):

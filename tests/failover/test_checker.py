@@ -217,6 +217,13 @@ MAY_BE_EVICTED = {
         read(5, 6, "v", ranges=[place(0)]),
         put(12, 13, key="l", ranges=[place(0)]),
     ],
+    "a put in doubt": [
+        put(1, NEVER, UNKNOWN, ranges=[place(0)], told=1.5),
+        *crowd(8, 3),
+        read(5, 6, "v", ranges=[place(0)]),
+        put(12, 13, key="l", ranges=[place(0)]),
+        read(20, 21, ABSENT),
+    ],
     "a group as a whole": [
         *crowd(8),
         put(1, 2, group="g"),
@@ -232,6 +239,12 @@ MAY_NOT_BE_EVICTED = {
     "lost with a hard pin": [put(1, 2, pinned=True), *crowd(8, 3), read(20, 21, ABSENT)],
     "back after it was evicted": [put(1, 2), *crowd(8, 3), read(5, 6, "v"), read(20, 21, ABSENT), read(22, 23, "v")],
     "undone, which is no eviction": [put(1, 2), *crowd(8, 3), remove(5, 6), read(7, 8, "v")],
+    "lost under a lease, though its put was in doubt": [
+        put(1, NEVER, UNKNOWN),
+        *crowd(8, 3),
+        read(10, 11, "v"),
+        read(13, 14, ABSENT),
+    ],
     "overlap with what a reader holds": [
         put(1, 2, ranges=[place(0)]),
         *crowd(8, 3),

@@ -11,13 +11,15 @@ from expectations import LONG_LEASE_SECONDS
 # Of a long lease nothing is seen unless the masters wait for its end, which they must not where a process dies or hands
 # over; and no stall of the machine ends it. The reference has one lease.
 LONG = {"leader_lease_ttl": f"{LONG_LEASE_SECONDS}s"} if kind_under_test() == OURS else {}
+# Acknowledged changes of a round.
+LEAST_CHANGES = 200
 # Faults that are noticed by the end of the lease have the default one.
 SHORT = {}
 
 
 def run(world, fault, rounds):
     for number in range(rounds):
-        done = world.round(fault, warm_up=0.7)
+        done = world.round(fault, warm_up=0.7, least=LEAST_CHANGES)
         worst = "none" if done.client_silence is None else f"{done.client_silence:.3f} s"
         print(
             f"{done.fault} {number}: {done.acknowledged} acknowledged, first answer after {done.first_answer:.3f} s, "
@@ -27,7 +29,6 @@ def run(world, fault, rounds):
         )
         if done.violations:
             pytest.fail(f"{done.fault}: {summary(done.violations)}")
-        assert done.acknowledged > 100, "not much was tested"
 
 
 def named(value):

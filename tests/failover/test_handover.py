@@ -135,6 +135,7 @@ def test_the_member_key_of_a_standby_goes_with_it(start_world):
     assert world.etcd.get(key) is None
 
 
+@pytest.mark.timeout(600)
 def test_a_million_objects_under_a_load_of_reads(start_world):
     """F12: each read gives a lease, all of which are handed over. Neither that nor a crash may take as long as the leader's
     lease, however many objects there are."""

@@ -35,19 +35,18 @@ def faithful_readers(world):
     ]
 
 
-def run(world, fault, actors, **more):
-    done = world.round(fault, actors=[*actors, *faithful_readers(world)], **more)
+def run(world, fault, actors, least):
+    done = world.round(fault, actors=[*actors, *faithful_readers(world)], warm_up=0.5, least=least)
     print(f"{done.fault}: {done.acknowledged} acknowledged, {summary(done.violations, 3)}", flush=True)
     if done.violations:
         pytest.fail(f"{done.fault}: {summary(done.violations)}")
-    assert done.acknowledged > 100, "not much was tested"
 
 
 @pytest.mark.parametrize("fault", [faults.kill, faults.switchover], ids=lambda fault: fault.__name__)
 def test_all_objects_removed(start_world, fault):
     world = start_world(clients=0, raw_clients=2, **LONG)
     actor = world.raw_actor("raw0", RemovingActor)
-    run(world, fault, [actor], warm_up=1.5)
+    run(world, fault, [actor], least=600)
     removed = sum(each.kind == REMOVE and each.outcome == OK for each in world.history.operations)
     assert removed > 100, "not much was removed"
 
@@ -59,7 +58,7 @@ def test_eviction_under_pressure(start_world):
     world.evicting = Evicting(capacity, OBJECT_BYTES, READ_LEASE_SECONDS)
     sparing = world.raw_actor("raw-sparing", CrowdingActor, object_bytes=OBJECT_BYTES, most_pinned=20, batch=8)
     sparing.pace = 0.03
-    run(world, faults.switchover, [sparing], warm_up=0.5)
+    run(world, faults.switchover, [sparing], least=200)
     primary = world.masters.wait_until_serving()
     assert primary.metric("master_evicted_key_count") == 0
 
@@ -68,17 +67,16 @@ def test_eviction_under_pressure(start_world):
             world.raw_actor(f"raw{number}-{fault.__name__}", CrowdingActor, object_bytes=OBJECT_BYTES, most_pinned=20)
             for number in range(2)
         ]
-        # After a crash nothing is evicted for the leader's lease and a read lease.
-        run(world, fault, actors, warm_up=3)
+        # After a crash nothing is evicted for the leader's lease and a read lease; puts are refused meanwhile.
+        run(world, fault, actors, least=1.5 * capacity / OBJECT_BYTES)
         primary = world.masters.wait_until_serving()
         used = primary.metric("master_allocated_bytes")
         assert used >= LEAST_KEPT * capacity, f"{used:,.0f} of {capacity:,} bytes are left: too much was evicted"
-    written = sum(each.outcome == OK and each.kind == "put" for each in world.history.operations)
-    assert written * OBJECT_BYTES > 1.5 * capacity, "memory was never short"
+        assert primary.metric("master_evicted_key_count") > 0 or fault is faults.kill
 
 
 @pytest.mark.parametrize("fault", [faults.kill, faults.switchover], ids=lambda fault: fault.__name__)
 def test_the_metadata_server(start_world, fault):
     world = start_world(clients=0, enable_http_metadata_server="true", **LONG)
     actors = [MetadataActor(f"actor{number}", world.seed, world.history, world.masters) for number in range(2)]
-    run(world, fault, actors)
+    run(world, fault, actors, least=100)
