@@ -7,8 +7,24 @@ clients is where the objects of both go.
 
 import random
 import threading
+import time
 
-from history import ABSENT, NOT_READY, OK, PUT, READ, REFUSED, REMOVE, RESERVE, SOMETHING, UNKNOWN, Range, finish
+from gaps import Call
+from history import (
+    ABSENT,
+    NOT_READY,
+    OK,
+    PUT,
+    READ,
+    REFUSED,
+    REMOVE,
+    RESERVE,
+    SOMETHING,
+    UNKNOWN,
+    Range,
+    finish,
+    reserve,
+)
 from messages import ALL, TENANT, config, describe_replica, meta
 from raw import NoAnswer, NotSent
 from struct_pack import Err, Ok
@@ -94,13 +110,13 @@ class RawActor(Actor):
         choices = [self.put, self.put_batch, self.read, self.remove, self.remove_batch, self.reserve]
         self.random.choices(choices, [18, 2, 8, 4, 1, 1])[0]()
 
-    def put(self):
+    def put(self, plan=None, size=OBJECT_BYTES):
         [key] = self.new_keys(1)
         operation = self.history.begin(self.name, PUT, key)
-        started = self._ask([operation], "PutStart", self.client, key, OBJECT_BYTES, self.plan, TENANT)
+        started = self._ask([operation], "PutStart", self.client, key, size, plan or self.plan, TENANT)
         if not isinstance(started, Ok):
             return self._not_started(operation, started)
-        operation.ranges = places(started.value)
+        reserve(operation, places(started.value))
         operation.value = operation.ranges
         ended = self._ask([operation], "PutEnd", self.client, meta(key), ALL, TENANT)
         # An error of End is no promise that the object is not there.
@@ -113,14 +129,18 @@ class RawActor(Actor):
 
     def start_batch(self, count):
         """The puts that got their place; `end_batch` ends them."""
-        keys = self.new_keys(count)
+        return self.start_keys(self.new_keys(count), self.plan)
+
+    def start_keys(self, keys, plan, size=OBJECT_BYTES):
+        """As `start_batch`, for keys that are new."""
         operations = [self.history.begin(self.name, PUT, key) for key in keys]
-        sizes = [OBJECT_BYTES] * len(keys)
-        answers = self._ask(operations, "BatchPutStart", self.client, keys, sizes, self.plan, TENANT)
+        sizes = [size] * len(keys)
+        answers = self._ask(operations, "BatchPutStart", self.client, keys, sizes, plan, TENANT)
         started = []
         for operation, answer in zip(operations, answers or []):
             if isinstance(answer, Ok):
-                operation.ranges = operation.value = places(answer.value)
+                reserve(operation, places(answer.value))
+                operation.value = operation.ranges
                 started.append(operation)
             else:
                 self._not_started(operation, answer)
@@ -193,8 +213,8 @@ class RawActor(Actor):
             for each in operations:
                 if not each.ranges:
                     finish(each, REFUSED)
-            if operations and operations[0].kind == REMOVE:
-                self.live.extend(each.key for each in operations)
+                    if each.kind not in (PUT, READ, RESERVE):
+                        self.live.append(each.key)
             raise
 
 
@@ -234,6 +254,19 @@ class StoreActor(Actor):
     def __init__(self, name, seed, history, published, client):
         super().__init__(name, seed, history, published)
         self.client = client
+        # What it was asked and whether that went well, for what it felt.
+        self.calls = []
+
+    def _call(self, method, *arguments, **more):
+        """Makes a call and notes it; `method` returns a code, codes, or codes and data."""
+        began = time.monotonic()
+        result = method(*arguments, **more)
+        codes = result[0] if isinstance(result, tuple) else result
+        codes = codes if isinstance(codes, list) else [codes]
+        # An object that is not there, or that a reader holds, is an answer of the master as well.
+        good = all(code >= 0 or code in FOUND_NOTHING or code == OBJECT_HAS_LEASE for code in codes)
+        self.calls.append(Call(began, time.monotonic(), good))
+        return result
 
     def value_of(self, key):
         """The only bytes that may ever be read under the key."""
@@ -248,13 +281,14 @@ class StoreActor(Actor):
         keys = self.new_keys(count or self.random.choice([1, 1, 8, 32]))
         values = [self.value_of(key) for key in keys]
         operations = [self.history.begin(self.name, PUT, key, value) for key, value in zip(keys, values)]
-        for operation, code in zip(operations, self.client.put_registered(keys, values, config=config)):
+        codes = self._call(self.client.put_registered, keys, values, config=config)
+        for operation, code in zip(operations, codes):
             self.note_put(operation, OK if code == 0 else REFUSED if code == NO_AVAILABLE_HANDLE else UNKNOWN)
 
     def remove(self):
         for key in self.some_live(1):
             operation = self.history.begin(self.name, REMOVE, key)
-            code = self.client.remove(key, force=True)
+            code = self._call(self.client.remove, key, force=True)
             outcome = OK if code == 0 else REFUSED if code in REFUSALS else UNKNOWN
             self.note_removal(operation, outcome, code)
 
@@ -267,7 +301,7 @@ class StoreActor(Actor):
             return
         sizes = [len(self.value_of(key)) for key in keys]
         operations = [self.history.begin(self.name, READ, key) for key in keys]
-        codes, found = self.client.get_registered(keys, sizes)
+        codes, found = self._call(self.client.get_registered, keys, sizes)
         for operation, code, data in zip(operations, codes, found):
             if code >= 0:
                 finish(operation, OK, value=data[:code])

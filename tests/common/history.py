@@ -6,6 +6,9 @@ machine share.
 
 Every key is written by one actor only, and never again after a write with unknown outcome. So a key's writes stand in
 one order, of which at most the last is in doubt, and the checker needs no search.
+
+A put makes an object where none is. An upsert replaces one, which cannot be read meanwhile. A copy or a move changes where
+an object is. `value` of a raw object is the set of its places.
 """
 
 import threading
@@ -14,6 +17,10 @@ from dataclasses import dataclass, field
 
 OK, REFUSED, UNKNOWN = "ok", "refused", "unknown"
 PUT, REMOVE, READ, RESERVE = "put", "remove", "read", "reserve"
+UPSERT, COPY, MOVE = "upsert", "copy", "move"
+WRITES = (PUT, REMOVE, UPSERT, COPY, MOVE)
+# How the names of the metadata server's entries begin, which are not objects.
+METADATA = "metadata-"
 
 
 class _Named:
@@ -51,13 +58,19 @@ class Operation:
     outcome: str = UNKNOWN
     value: object = None
     ranges: tuple = ()
+    # When the master named the ranges, which are reserved from then on, whatever becomes of the operation.
+    told: float = NEVER
+    # Of a put: never to be evicted; of a group, which is evicted as a whole.
+    pinned: bool = False
+    group: str | None = None
 
 
 @dataclass
 class History:
-    """All operations of a run; filled by many threads."""
+    """All operations of a run; filled by many threads. `complaints` are violations that an actor saw in one answer."""
 
     operations: list = field(default_factory=list)
+    complaints: list = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, actor, kind, key, value=None):
@@ -68,10 +81,16 @@ class History:
 
     def acknowledged(self):
         """How many changes were acknowledged."""
-        return sum(each.outcome == OK and each.kind in (PUT, REMOVE) for each in self.operations)
+        return sum(each.outcome == OK and each.kind in WRITES for each in self.operations)
 
     def keys(self):
         return sorted({each.key for each in self.operations})
+
+
+def reserve(operation, ranges):
+    """Notes the bytes that the master named at the start of a write."""
+    operation.ranges = tuple(ranges)
+    operation.told = time.monotonic()
 
 
 def finish(operation, outcome, value=None, ranges=None):

@@ -1,17 +1,20 @@
 """Masters that serve, real clients with memory, a probe, and everything that was done to them; and what is wrong after it.
 
 Whoever runs the masters, as processes or in pods, has a class with the few methods that this needs of them:
-`cluster_id`, `addresses`, `compares_digests`, `wait_until_serving()`, which returns a master with `segments()`,
-`wait_until_redundant()` and `digests()`.
+`cluster_id`, `addresses`, `compares_digests`, `wait_until_serving()`, which returns a master with `segments()` and
+`http()`, `wait_until_redundant()` and `digests()`.
 """
 
+import json
 import time
 from dataclasses import dataclass
 
 from actors import Crowd, FaithfulReader, RawActor, StoreActor, note_replicas
+from busy_actor import BusyActor
 from checker import Violation, check
 from clients import MIB, Client
-from history import OK, READ, SOMETHING, History
+from gaps import gap
+from history import METADATA, OK, READ, SOMETHING, History
 from messages import TENANT
 from raw import NoAnswer, NotSent, Probe, Session
 from struct_pack import Ok
@@ -34,10 +37,20 @@ class Round:
     # Seconds from the fault to the first answer to a later call, and the longest time without any.
     first_answer: float
     silence: float
-    # The longest time in which no call of a real client succeeded; None if there were none.
-    client_silence: float | None
+    # What each real client felt.
+    clients: list
     acknowledged: int
     violations: list
+
+    @property
+    def client_silence(self):
+        """The longest time in which no call of one real client succeeded, of the worst; None if there were none."""
+        return max((each.seconds for each in self.clients if each.seconds is not None), default=None)
+
+    @property
+    def failed_calls(self):
+        """Calls of real clients that failed."""
+        return sum(each.failed for each in self.clients)
 
 
 class Scene:
@@ -48,6 +61,8 @@ class Scene:
         self.history, self.published = History(), {"raw": [], "store": []}
         self.clients = []
         self.generation = 0
+        # Where memory is short: what the checker has to know of that.
+        self.evicting = None
 
     def start_client(self, segment_size=256 * MIB, hostname=None, **environment):
         """A real client that finds the primary through etcd."""
@@ -78,14 +93,20 @@ class Scene:
         """Until some master answers."""
         self.call("ExistKey", "probe", TENANT)
 
+    def segments(self):
+        """The names of the clients' segments by their endpoints."""
+        found = self.masters.wait_until_serving().http("/get_segments_detail")
+        return {each["te_endpoint"]: each["segment_name"] for each in json.loads(found)["segments"]} if found else {}
+
+    def raw_actor(self, name, kind=RawActor, **more):
+        """An actor that speaks the wire; `name` is new."""
+        return kind(name, self.seed, self.history, self.published["raw"], self.session(), **more)
+
     def actors(self, raw=2):
         """New actors, whose keys nobody has used: raw ones, and one for every real client."""
         self.generation += 1
         name = f"g{self.generation}"
-        made = [
-            RawActor(f"raw{number}-{name}", self.seed, self.history, self.published["raw"], self.session())
-            for number in range(raw)
-        ]
+        made = [self.busy_actor(f"raw{number}-{name}") for number in range(raw)]
         made += [
             FaithfulReader(
                 f"faithful{number}-{name}",
@@ -101,38 +122,59 @@ class Scene:
             for number, client in enumerate(self.clients)
         ]
 
-    def round(self, fault, actors=None, warm_up=1.0):
-        """Traffic, one fault, traffic, and then everything is looked at."""
+    def busy_actor(self, name):
+        """An actor that makes every kind of change."""
+        return self.raw_actor(name, BusyActor, segments=self.segments())
+
+    def round(self, fault, actors=None, warm_up=1.0, least=0):
+        """Traffic, one fault, traffic, and then everything is looked at. At least `least` changes are acknowledged, half
+        of them before the fault, however slow the machine is."""
         self.masters.wait_until_redundant()
-        before = self.history.acknowledged()
+        acknowledged = self.history.acknowledged()
         probe = Probe(self.masters.addresses, self.host)
-        crowd = Crowd(actors or self.actors())
+        actors = actors or self.actors()
+        crowd = Crowd(actors)
+        stores = [each for each in actors if isinstance(each, StoreActor)]
         try:
             time.sleep(warm_up)
+            self._wait_for_traffic(acknowledged + least / 2)
+            before = self.look()
             steps = fault(self)
             struck = next(steps)
             first_answer, _ = probe.first_after(struck, RECOVERY_SECONDS)
             next(steps, None)
             time.sleep(warm_up)
+            self._wait_for_traffic(acknowledged + least)
+            self._wait_for_clients(stores, struck)
             ended = time.monotonic()
         finally:
             probe.stop()
             crowd.stop()
         silence = probe.longest_silence(struck, ended)
-        client_silence = self._client_silence(struck, ended)
-        violations = self.sweep()
-        acknowledged = self.history.acknowledged() - before
-        return Round(fault.__name__, first_answer, silence, client_silence, acknowledged, violations)
+        clients = [gap(each.name, each.calls, struck, ended) for each in stores]
+        violations = self.sweep() + self.judge(fault, before, silence, clients)
+        acknowledged = self.history.acknowledged() - acknowledged
+        return Round(fault.__name__, first_answer, silence, clients, acknowledged, violations)
 
-    def _client_silence(self, start, end):
-        """The longest time without a success of a real client that touches the time between the two moments."""
-        good = (each for each in self.history.operations if each.outcome == OK and each.actor.startswith("store"))
-        moments = sorted(each.answered for each in good if each.answered <= end)
-        if not moments:
-            return None
-        before = max((each for each in moments if each <= start), default=start)
-        inside = [before, *(each for each in moments if each > start), end]
-        return max(later - earlier for earlier, later in zip(inside, inside[1:]))
+    def look(self):
+        """How the masters stand right before a fault, for `judge`."""
+
+    def judge(self, fault, before, silence, clients):
+        """What a fault has done that it may not do."""
+        starved = [each for each in clients if each.seconds is None]
+        return [Violation("starved", each.name, f"no success, {each.failed} calls failed") for each in starved]
+
+    def _wait_for_traffic(self, count):
+        wait_until(lambda: self.history.acknowledged() >= count, f"{count:.0f} acknowledged changes", RECOVERY_SECONDS)
+
+    @staticmethod
+    def _wait_for_clients(stores, struck):
+        """Until every real client had a success of its own in a call that began after the fault, or is past the time."""
+        end = time.monotonic() + RECOVERY_SECONDS
+        while time.monotonic() < end:
+            if all(any(call.succeeded and call.began >= struck for call in reversed(each.calls)) for each in stores):
+                return
+            time.sleep(0.05)
 
     def settle(self):
         """Until there is a primary, and every client has found it and mounted its memory there."""
@@ -147,7 +189,7 @@ class Scene:
         """Reads everything that was ever written: where it is, and what it holds; returns what is wrong."""
         self.settle()
         swept = len(self.history.operations)
-        keys = self.history.keys()
+        keys = [key for key in self.history.keys() if not key.startswith(METADATA)]
         for start in range(0, len(keys), SWEEP_KEYS):
             chunk = keys[start : start + SWEEP_KEYS]
             operations = [self.history.begin("sweep", READ, key) for key in chunk]
@@ -157,9 +199,10 @@ class Scene:
                 if operation.key.startswith("store") and isinstance(answer, Ok):
                     operation.value = SOMETHING
         self.read_back()
+        self.read_metadata()
         unread = [each.key for each in self.history.operations[swept:] if each.outcome != OK]
         unread = [Violation("unread", key, "could not be read after the fault") for key in unread]
-        return check(self.history) + unread + self._compare_digests()
+        return check(self.history, self.evicting) + unread + self._compare_digests()
 
     def _compare_digests(self):
         """All masters have the same state at the same record (INV-8)."""
@@ -176,6 +219,9 @@ class Scene:
         readers = [StoreActor(f"reader{n}", self.seed, self.history, [], each) for n, each in enumerate(alive)]
         for start in range(0, len(keys), 64):
             readers[start // 64 % len(readers)].read_keys(keys[start : start + 64])
+
+    def read_metadata(self):
+        """Reads all entries of the metadata server, where there is one."""
 
     def end(self):
         """Ends the clients; a second time does nothing."""

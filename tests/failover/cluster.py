@@ -11,8 +11,10 @@ import signal
 import urllib.error
 import urllib.request
 
+import peers
 import processes
 import time
+from expectations import Cluster, Observed
 from hosts import Host
 from ports import free_port
 from waiting import wait_until
@@ -36,8 +38,13 @@ class Master:
     def __init__(self, kind, name, folder, host, flags):
         self.kind, self.name, self.folder, self.host = kind, name, folder, host
         self.rpc_port, self.metrics_port, self.admin_port, self.peer_port = (free_port() for _ in range(4))
+        self.metadata_port = free_port() if "enable_http_metadata_server" in flags else None
         self.process = None
         self.starts = 0
+        # The log of each start.
+        self.logs = []
+        # Whether the test wants it to run: it was started, and neither killed nor asked to end.
+        self.wanted = False
         self._flags = {
             "enable_ha": "true",
             "rpc_address": host.address,
@@ -45,6 +52,10 @@ class Master:
             "metrics_host": host.address,
             "metrics_port": self.metrics_port,
         } | flags
+        if self.metadata_port:
+            # A test of one master may have chosen the port itself.
+            own = {"http_metadata_server_host": host.address, "http_metadata_server_port": self.metadata_port}
+            self._flags = own | self._flags
         if kind == OURS:
             self._command = [os.environ["MOONKEEPER_BIN"], "master"]
             self._flags |= {
@@ -75,6 +86,8 @@ class Master:
         log = self.folder / f"{self.name}-{self.starts}.log"
         self.starts += 1
         self.process = processes.spawn(self.host.wrap(command), log, cwd=self.folder)
+        self.logs.append(log)
+        self.wanted = True
 
     def running(self):
         return self.process is not None and self.process.poll() is None
@@ -140,7 +153,29 @@ class Master:
     def segments(self):
         return sorted(each["segment_name"] for each in json.loads(self.http("/get_segments_detail"))["segments"])
 
+    def observe(self):
+        """How it stands, for a comparison with how it stood (ours only)."""
+        found = self.http("/api/v1/status") if self.running() else None
+        if found is None:
+            why = "its HTTP port does not answer"
+            return Observed(self.name, self.running(), ready=False, why_not_ready=why, starts=self.starts), None
+        told, probe = json.loads(found), self.ready()
+        ready = told["ready"] and told["caught_up"] and probe is not None and probe[0] == 200
+        why = told["why_not_ready"] or f"caught up: {told['caught_up']}, readiness probe: {probe}"
+        observed = Observed(
+            name=self.name,
+            boot_id=told["boot_id"],
+            ready=ready,
+            why_not_ready=why,
+            starts=self.starts,
+            counts={each["what"]: each["count"] for each in told["faults"]},
+            mismatches=self.metric("moonkeeper_digest_mismatch_total"),
+            rebuilds=self.metric("moonkeeper_rebuilds_total"),
+        )
+        return observed, told
+
     def kill(self):
+        self.wanted = False
         processes.kill(self.process)
 
     def pause(self):
@@ -151,6 +186,7 @@ class Master:
 
     def terminate(self):
         """Asks it to end, as Kubernetes does, and waits until it has."""
+        self.wanted = False
         os.killpg(self.process.pid, signal.SIGTERM)
         code = self.process.wait(timeout=60)
         assert code == 0 or self.kind == REFERENCE, f"{self.name} ended with {code} when asked to: {self.folder}"
@@ -201,12 +237,7 @@ class Masters:
         """The primary, once its HTTP port says that it serves."""
 
         def serving():
-            for each in self.all:
-                code = each.process and each.process.poll()
-                # It runs, was asked to end and did, or was killed by the test.
-                assert code in (None, 0, -signal.SIGKILL) or self.kind == REFERENCE, (
-                    f"{each.name} ended with {code}: {each.folder}"
-                )
+            self._check_running()
             primary = self.primary()
             health = primary.http("/health") if primary and primary.running() else None
             return primary if health and json.loads(health).get("service_ready") else None
@@ -218,20 +249,61 @@ class Masters:
         if self.kind == OURS:
             wait_until(self._all_ready, "standbys that have caught up", SERVE_SECONDS)
 
-    def wait_until_connected(self):
-        """Until standbys can be targets of a hand-over: they have caught up, and have had time to connect to the primary
-        and report, which they try five times a second. No master says so itself."""
+    def wait_until_connected(self, pause=1):
+        """Until standbys can be targets of a hand-over: they have caught up, are connected to the primary, and have had
+        time to prove themselves and report, which no master tells."""
         self.wait_until_redundant()
-        time.sleep(1)
+        if self.kind == OURS:
+            wait_until(self._all_connected, "standbys that are connected to the primary", SERVE_SECONDS)
+        time.sleep(pause)
+
+    def wanted(self):
+        """The masters that should run."""
+        return [each for each in self.all if each.wanted]
+
+    def _check_running(self):
+        """A master of ours ends only when the test ends it."""
+        for each in self.wanted() if self.kind == OURS else []:
+            code = each.process.poll()
+            assert code is None, f"{each.name} ended by itself, with {code}: {each.folder}"
 
     def _all_ready(self):
-        return all(each.http("/ready") for each in self.all if each.running())
+        self._check_running()
+        return all(each.http("/ready") for each in self.wanted())
+
+    def _all_connected(self):
+        primary = self.primary()
+        return primary is not None and peers.connections(primary) >= len(self.wanted()) - 1
+
+    def observe(self, news):
+        """How all masters stand, when all that should run have caught up or are past the time for that; `news` of their
+        logs (ours only)."""
+        deadline = time.monotonic() + SERVE_SECONDS
+        while True:
+            observed = [each.observe() for each in self.all]
+            leading = [told for _, told in observed if told and told["role"] == "primary" and told["ready"]]
+            settled = len(leading) == 1 and all(each.ready for each, _ in observed)
+            if settled or time.monotonic() > deadline or not all(each.running() for each in self.all):
+                break
+            time.sleep(0.1)
+        # Of two that claim to lead the later one does.
+        primary = max(leading, key=lambda told: told["term"], default=None)
+        promotion = primary["promotion"] if primary else None
+        return Cluster(
+            primary=primary and primary["name"],
+            term=primary["term"] if primary else 0,
+            reason=promotion and promotion["reason"],
+            masters=tuple(each for each, _ in observed),
+            elections=news.elections,
+            error_lines=news.errors,
+        )
 
     def digests(self):
-        """The digest of every master that runs, all at one and the same record."""
+        """The digest of every master that should run, all at one and the same record."""
 
         def alike():
-            found = {each.name: each.digest() for each in self.all if each.running()}
+            self._check_running()
+            found = {each.name: each.digest() for each in self.wanted()}
             applied = {each and each[0] for each in found.values()}
             return {name: each[1] for name, each in found.items()} if len(applied) == 1 and None not in applied else None
 

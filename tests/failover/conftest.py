@@ -53,3 +53,6 @@ def start_world(tmp_path):
     yield start
     for each in worlds:
         each.end()
+    errors = [line for each in worlds for line in each.unexpected_errors()]
+    # At this level a person must act (docs/development.md): a test that means it names it.
+    assert not errors, "\n".join(["masters logged errors:", *errors])

@@ -5,6 +5,8 @@ import threading
 import time
 
 from bench_load import fill, reading
+from expectations import EITHER, HANDED_OVER, LEASE_ENDED, SAME, expects
+from faults import PLANNED, PROCESS_DIED
 from messages import TENANT
 from raw import NoAnswer, NotSent, Session
 from struct_pack import Ok
@@ -46,11 +48,13 @@ def _hand_over_to_a_stalled_target(world, seconds):
     yield struck
 
 
+@expects(SAME, elections=0)
 def aborted_handover(world):
     """The target hangs until the hand-over is given up."""
     yield from _hand_over_to_a_stalled_target(world, ABORT_SECONDS)
 
 
+@expects(EITHER, (HANDED_OVER, LEASE_ENDED), rebuilds=1)
 def stalled_target(world):
     """The target hangs for about as long as leases last, in the middle of a hand-over."""
     yield from _hand_over_to_a_stalled_target(world, world.random.uniform(3, 9))
@@ -68,6 +72,7 @@ def remove_by_regex(world, pattern):
         session.close()
 
 
+@expects(EITHER, (HANDED_OVER,), rebuilds=2)
 def slow_removal(world):
     """Two switchovers, a slow removal by pattern under way in each. Needs a world of raw clients."""
     # What an earlier round of this left.
@@ -86,16 +91,40 @@ def slow_removal(world):
     yield struck
 
 
-def switchover_under_reads(world):
-    """A switchover while all of many objects are read. Needs a world of raw clients."""
+def fill_for_reads(world):
+    """Puts the objects that are read, once in a world."""
     if not world.filled:
-        fill(world, READ_OBJECTS)
-        world.filled = True
-    with reading(world, READ_OBJECTS) as primary:
+        world.filled = world.objects
+        fill(world, world.filled)
+        world.masters.wait_until_connected()
+
+
+def _check_filled(world):
+    after = world.masters.wait_until_serving().metric("moonkeeper_objects")
+    assert after >= world.filled, f"{after:,.0f} of {world.filled:,} objects are left"
+
+
+@expects(PLANNED)
+def switchover_under_reads(world):
+    """A switchover while all of many objects are read. Needs a world of raw clients that says how many."""
+    fill_for_reads(world)
+    with reading(world, world.filled) as primary:
         time.sleep(READ_SECONDS)
         struck = time.monotonic()
         status, body = primary.try_switchover()
         assert status == 200, f"a switchover was answered with {body}"
         yield struck
-    after = world.masters.wait_until_serving().metric("moonkeeper_objects")
-    assert after >= READ_OBJECTS, f"{after:,.0f} of {READ_OBJECTS:,} objects are left"
+    _check_filled(world)
+
+
+@expects(PROCESS_DIED)
+def kill_under_reads(world):
+    """SIGKILL of the primary while all of many objects are read. Needs a world of raw clients that says how many."""
+    fill_for_reads(world)
+    with reading(world, world.filled) as primary:
+        time.sleep(READ_SECONDS)
+        struck = time.monotonic()
+        primary.kill()
+        yield struck
+    _check_filled(world)
+    primary.start()

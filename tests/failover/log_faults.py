@@ -5,6 +5,7 @@ import json
 import shutil
 import time
 
+from expectations import EITHER, Expects, expects
 from messages import TENANT
 from raw import NoAnswer, NotSent, Session
 from struct_pack import Ok
@@ -12,6 +13,13 @@ from waiting import wait_until
 
 # For so long the masters are watched with the wrong log: two leases, and the second that a new primary takes.
 WATCH_SECONDS = 12
+# All masters throw away what they cannot vouch for, and each says that a person must act.
+LOG_GONE = Expects(
+    EITHER,
+    rebuilds=20,
+    faults=("etcd's revision went back",),
+    errors=(r"cannot follow the log", r"the revision of etcd went back"),
+)
 # Traffic between a backup and its restoration.
 LATER_SECONDS = 2
 
@@ -122,11 +130,13 @@ def _round(world, harm):
     yield struck
 
 
+@expects(LOG_GONE)
 def log_deleted(world):
     """The log, or all keys, deleted; then put back."""
     yield from _round(world, world.random.choice([delete_log, delete_all_keys]))
 
 
+@expects(LOG_GONE)
 def etcd_restored(world):
     """etcd restored from a backup, or empty; then its data is put back."""
     yield from _round(world, world.random.choice([restore_backup, restore_backup, empty_etcd]))

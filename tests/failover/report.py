@@ -13,8 +13,10 @@ def table(rounds):
     for each in rounds:
         by_fault[each.fault].append(each)
     lines = [
-        "| fault | rounds | acknowledged | " + " | ".join(COLUMNS) + " | other | without answers: median | maximum |",
-        "|---|" + "---:|" * (len(COLUMNS) + 5),
+        "| fault | rounds | acknowledged | "
+        + " | ".join(COLUMNS)
+        + " | other | without answers: median | maximum | worst client: median | maximum | failed calls |",
+        "|---|" + "---:|" * (len(COLUMNS) + 8),
         *(_line(name.replace("_", " "), some) for name, some in sorted(by_fault.items())),
         _line("all", rounds),
     ]
@@ -27,4 +29,7 @@ def _line(name, rounds):
     silences = [each.silence for each in rounds]
     cells = [name, len(rounds), sum(each.acknowledged for each in rounds), *(found[kind] for kind in COLUMNS), other]
     cells += [f"{statistics.median(silences):.2f} s", f"{max(silences):.2f} s"]
+    felt = [each.client_silence for each in rounds if each.client_silence is not None]
+    cells += [f"{statistics.median(felt):.2f} s", f"{max(felt):.2f} s"] if felt else ["–", "–"]
+    cells.append(sum(each.failed_calls for each in rounds))
     return "| " + " | ".join(map(str, cells)) + " |"

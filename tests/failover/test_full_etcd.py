@@ -50,7 +50,8 @@ def refused(call, *arguments):
 
 
 def test_a_full_etcd_says_so(start_world):
-    world = start_world(clients=1, etcd_flags=["--quota-backend-bytes", str(QUOTA_BYTES)])
+    flags = ["--quota-backend-bytes", str(QUOTA_BYTES)]
+    world = start_world(clients=1, etcd_flags=flags, may_log=["etcd refuses to write the log"])
     actor = RawActor("raw0", world.seed, world.history, world.published["raw"], world.session())
     actor.put_batch(200)
     keys = world.history.keys()

@@ -40,7 +40,7 @@ def all_is_there(world):
 
 @pytest.mark.parametrize("harm", ["delete_log", "delete_all_keys", "empty_etcd", "restore_backup"])
 def test_no_master_serves_another_history(start_world, harm):
-    world = start_world(clients=1)
+    world = start_world(clients=1, may_log=log_faults.LOG_GONE.errors)
     keys = put(world, "raw-before")
     world.masters.wait_until_redundant()
     harm = getattr(log_faults, harm)
@@ -56,7 +56,7 @@ def test_no_master_serves_another_history(start_world, harm):
 
 def test_a_restart_remembers_the_history(start_world):
     """With a data directory the memory of a history outlives the process."""
-    world = start_world(clients=1)
+    world = start_world(clients=1, may_log=log_faults.LOG_GONE.errors)
     keys = put(world, "raw-before")
     world.masters.wait_until_redundant()
     # Written each second.

@@ -18,25 +18,25 @@ import log_faults
 from checker import summary
 from cluster import REFERENCE, kind_under_test
 from conftest import SEED
+from test_faults import LONG
 
-ANY = [
+# What the end of a lease has no part in: in deployments with a long one it is seen whether it has.
+PROMPT = [
     faults.kill,
     faults.kill,
     faults.terminate,
     faults.switchover,
-    faults.kill_twice,
-    faults.all_killed,
     faults.standby_killed,
     faults.short_pause,
-    faults.long_pause,
-    faults.pause_around_the_lease,
     faults.etcd_away_2s,
     faults.etcd_killed_2s,
     faults.etcd_leader_killed,
 ]
+ANY = [*PROMPT, faults.kill_twice, faults.all_killed, faults.long_pause, faults.pause_around_the_lease]
 OURS_ONLY = kind_under_test() != REFERENCE
 if not OURS_ONLY:
-    ANY.remove(faults.switchover)
+    for each in (PROMPT, ANY):
+        each.remove(faults.switchover)
 RARE = [faults.etcd_away_20s, faults.etcd_killed_20s]
 # Faults of hand-overs and of the log, which only ours has: in turn, so that each has its rounds.
 NEW = [
@@ -45,37 +45,39 @@ NEW = [
     handover_faults.stalled_target,
     log_faults.etcd_restored,
 ]
-NEW_OF_A_WORLD = 2
+NEW_OF_A_WORLD = 4
 LEAST_ROUNDS_OF_NEW = 10
-# A deployment, and what can happen to it. The long outages come with every third one.
+# A deployment, what can happen to it, and whether that includes what takes longer than a lease: NEW, and RARE with every
+# third one.
+LINKS = [faults.short_cut_from_etcd, faults.flapping_link, faults.standby_cut_from_etcd, faults.kill, faults.terminate]
 SCENES = [
-    ({"etcd_size": 1}, ANY),
-    ({"etcd_size": 3}, [*ANY, faults.etcd_leader_paused, faults.etcd_leader_killed]),
-    (
-        {"namespaces": True},
-        [
-            faults.cut_from_etcd,
-            faults.short_cut_from_etcd,
-            faults.flapping_link,
-            faults.standby_cut_from_etcd,
-            faults.kill,
-            faults.terminate,
-        ],
-    ),
+    ({"etcd_size": 1}, ANY, True),
+    ({"etcd_size": 1} | LONG, PROMPT, False),
+    ({"etcd_size": 3}, [*ANY, faults.etcd_leader_paused, faults.etcd_leader_killed], True),
+    ({"etcd_size": 3} | LONG, [*PROMPT, faults.etcd_leader_paused, faults.etcd_leader_killed], False),
+    ({"namespaces": True}, [*LINKS, faults.cut_from_etcd], True),
+    ({"namespaces": True} | LONG, LINKS, False),
 ]
+if not OURS_ONLY:
+    # The reference's lease has one length.
+    SCENES = [each for each in SCENES if each[2]]
 # Deployments of raw clients, whose memory outlives them, with objects beyond what real clients could write: what has its
 # rounds there, and what comes between those.
 RAW_SETTINGS = {"clients": 0, "raw_clients": 2, "client_ttl": 3600, "inherited_client_ttl": "1h"}
 RAW_SCENES = [
-    (RAW_SETTINGS, [handover_faults.slow_removal] * 2, ANY),
-    (RAW_SETTINGS | {"default_kv_lease_ttl": "600s"}, [handover_faults.switchover_under_reads] * 2, [faults.kill, faults.switchover]),
+    (RAW_SETTINGS, [handover_faults.slow_removal] * 3, ANY),
+    (
+        RAW_SETTINGS | LONG | {"default_kv_lease_ttl": "600s", "objects": handover_faults.READ_OBJECTS},
+        [handover_faults.switchover_under_reads] * 3,
+        [handover_faults.kill_under_reads, faults.switchover],
+    ),
 ]
 ROUNDS_OF_A_WORLD = 6
 
 
 def worlds():
     """(settings, faults) of one deployment after the other, for ever."""
-    new = itertools.cycle(NEW)
+    new, rare = itertools.cycle(NEW), 0
     for number in itertools.count():
         seed = f"{SEED}-{number}"
         chance = random.Random(seed)
@@ -84,9 +86,11 @@ def worlds():
             settings, plan, choices = RAW_SCENES[turn - len(SCENES)]
             plan = plan + chance.choices(choices, k=ROUNDS_OF_A_WORLD - len(plan))
         else:
-            settings, choices = SCENES[turn]
-            plan = list(itertools.islice(new, NEW_OF_A_WORLD)) if OURS_ONLY else []
-            plan.append(chance.choice(RARE if number % 3 == 0 else choices))
+            settings, choices, lasting = SCENES[turn]
+            plan = list(itertools.islice(new, NEW_OF_A_WORLD)) if OURS_ONLY and lasting else []
+            if lasting:
+                rare += 1
+                plan.append(chance.choice(RARE if rare % 3 == 1 else choices))
             plan += chance.choices(choices, k=ROUNDS_OF_A_WORLD - len(plan))
         chance.shuffle(plan)
         yield {"seed": seed, **settings}, plan, chance
@@ -114,7 +118,8 @@ def test_random_faults(start_world, soak_rounds):
                 print(failures[-1], flush=True)
                 break
             soak_rounds.append(done)
-            text += f": {done.acknowledged} acknowledged, {done.silence:.2f} s silent"
+            text += f": {done.acknowledged} acknowledged, {done.silence:.2f} s silent, "
+            text += f"worst client {done.client_silence or 0:.2f} s, {done.failed_calls} calls failed"
             print(f"{text}, {summary(done.violations, 3)}", flush=True)
             if done.violations:
                 # What this world does from here on says nothing new.
