@@ -93,7 +93,7 @@ judge() {
   [[ -z $ignored ]] || die "$name: tests that were ignored: ${ignored//$'\n'/ }"
   count=$(tests_in "$log")
   ((count >= least)) || die "$name: $count tests, the floor is $least; a suite that lost tests shows less than it did"
-  counted=$count
+  counted=${count#0}
 }
 
 # suite NAME COMMAND...: runs it within its bounds, and shows what it says
