@@ -7,7 +7,9 @@ mod counting;
 mod protocol;
 
 use counting::Counting;
-use moonkeeper::wire::frame::{INVALID_RPC_ARGUMENTS, MAX_REQUEST, RESPONSE_HEADER, ResponseHeader, append_request};
+use moonkeeper::wire::frame::{
+    INVALID_RPC_ARGUMENTS, MAX_REQUEST, RESPONSE_HEADER, ResponseHeader, append_request,
+};
 use moonkeeper::wire::functions::{Function, Rpc, Visitor};
 use moonkeeper::wire::generation;
 use moonkeeper::wire::server::{BoxFuture, Failure, Outcome, Server, Service, Settings, Waited};

@@ -205,7 +205,10 @@ fn a_handler_that_panics_ends_the_process() {
         let panicking = Client::connect(address, Form::Short).await.unwrap();
         let reply = panicking.call(Function::ExistKey, &key_body(b"panic")).await;
         assert!(matches!(reply, Err(ClientError::Closed)), "{reply:?}");
-        assert!(other.call(Function::ExistKey, &key_body(b"a")).await.is_err(), "another connection is served");
+        assert!(
+            other.call(Function::ExistKey, &key_body(b"a")).await.is_err(),
+            "another connection is served"
+        );
     });
     assert_eq!(server.ended_by(), Some(rustix::process::Signal::ABORT.as_raw()));
 }

@@ -1,6 +1,9 @@
 //! An allocator that counts, to see what a request makes the program reserve, touched or not.
 
-#![allow(unsafe_code, reason = "the trait of allocators is unsafe; this one counts and passes every call on as it came")]
+#![allow(
+    unsafe_code,
+    reason = "the trait of allocators is unsafe; this one counts and passes every call on as it came"
+)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};

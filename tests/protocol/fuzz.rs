@@ -117,7 +117,8 @@ pub fn cases(count: u64, mut case: impl FnMut(&mut Random)) -> u64 {
     from(1, &|nth| nth < count);
     let day = dated::day();
     println!("and {count} cases of day {day} (MOONKEEPER_TEST_DAY={day} repeats them)");
-    let until = setting("MOONKEEPER_FUZZ_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let until =
+        setting("MOONKEEPER_FUZZ_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
     from(day * SEEDS_OF_A_DAY, &|nth| nth < count || until.is_some_and(|until| Instant::now() < until));
     made
 }
