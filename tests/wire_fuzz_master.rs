@@ -14,7 +14,6 @@ use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::types::LogTime;
 use moonkeeper::master::clock::Clock;
 use moonkeeper::master::service::MasterService;
-use moonkeeper::wire::frame::MAX_REQUEST;
 use moonkeeper::wire::functions::Function;
 use moonkeeper::wire::server::{Failure, Outcome, Service, Waited};
 use protocol::captured;
@@ -25,10 +24,11 @@ use std::sync::Arc;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What engine and calls may reserve at one time, whatever they say: twice the largest request that is taken.
-const RESERVED_LIMIT: usize = 2 * MAX_REQUEST as usize;
+/// What engine and calls may reserve at one time, whatever they say: inputs have some kilobytes, and all of it together
+/// was seen to take less than a megabyte. A length that is believed asks for gigabytes.
+const RESERVED_LIMIT: usize = 16 << 20;
 /// Rounds, twice: about five seconds.
-const ROUNDS: u64 = 40;
+const ROUNDS: u64 = 600;
 /// After so many calls the engine is looked at, and the next begins with a new one.
 const CALLS: u64 = 500;
 
