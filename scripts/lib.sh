@@ -100,6 +100,8 @@ need_packages() {
   has_library libcurl.so.4 || packages+=(libcurl4)
   command -v protoc >/dev/null || packages+=(protobuf-compiler)
   [[ -f /usr/include/google/protobuf/descriptor.proto ]] || packages+=(libprotobuf-dev)
+  # Certificates of tests.
+  command -v openssl >/dev/null || packages+=(openssl)
   # Tests that cut networks make namespaces with it.
   command -v ip >/dev/null || packages+=(iproute2)
   # The nodes of the test cluster (tests/cluster).

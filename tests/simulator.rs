@@ -1,9 +1,11 @@
 //! The simulator: many seeds of a cluster in virtual time, with everything that can go wrong. `docs/simulator.md` says
 //! what is simulated and what is checked.
 //!
-//! `MOONKEEPER_TEST_SEEDS` is how many seeds are run, `MOONKEEPER_TEST_SEED` runs one and prints its trace.
+//! `MOONKEEPER_TEST_SEEDS` is how many seeds are run, `MOONKEEPER_TEST_SEED` runs one and prints its trace,
+//! `MOONKEEPER_TEST_DAY` brings the seeds of a day back.
 #![allow(clippy::unwrap_used, clippy::panic)] // clippy knows test functions but not their helpers
 
+mod dated;
 #[path = "simulator/mod.rs"]
 mod simulator;
 
@@ -16,6 +18,9 @@ use simulator::{Counts, Outcome, run};
 
 /// The seeds of `make test`.
 const SEEDS: u64 = 1_000;
+
+/// Those of the day, which nothing is known of yet.
+const DATED_SEEDS: u64 = 100;
 
 /// How often each thing happens in a thousand seeds, at least: about half of what it is.
 const FLOORS: [(&str, u64); 15] = [
@@ -96,12 +101,26 @@ fn too_rare(counts: &Counts, seeds: u64) -> Vec<String> {
 
 #[test]
 fn seeds() {
-    let failed = Mutex::new(Vec::new());
-    let total = Mutex::new(Counts::default());
     let seeds = number("MOONKEEPER_TEST_SEEDS").unwrap_or(SEEDS);
     assert!(seeds > 0, "no seed shows nothing");
+    let rare = too_rare(&run_all(&(0..seeds).collect::<Vec<_>>()), seeds);
+    assert!(rare.is_empty(), "too little happened in {seeds} seeds: {rare:?}");
+}
+
+/// Others each day. How much happens in so few says little.
+#[test]
+fn seeds_of_the_day() {
+    let day = dated::day();
+    println!("seeds of day {day} (MOONKEEPER_TEST_DAY={day} repeats them)");
+    run_all(&(0..DATED_SEEDS).map(|nth| day * 1_000 + nth).collect::<Vec<_>>());
+}
+
+/// Runs them, fails with the traces of the first few that fail, and returns what happened.
+fn run_all(seeds: &[u64]) -> Counts {
+    let failed = Mutex::new(Vec::new());
+    let total = Mutex::new(Counts::default());
     each_seed(
-        &(0..seeds).collect::<Vec<_>>(),
+        seeds,
         || (),
         |seed, outcome| {
             total.lock().unwrap().add(&outcome.counts);
@@ -120,8 +139,7 @@ fn seeds() {
     }
     let numbers: Vec<u64> = failed.iter().map(|failed| failed.0).collect();
     assert!(failed.is_empty(), "failing seeds: {numbers:?}");
-    let rare = too_rare(&total, seeds);
-    assert!(rare.is_empty(), "too little happened in {seeds} seeds: {rare:?}");
+    total
 }
 
 /// A simulator in which nothing happens finds nothing, and says so.

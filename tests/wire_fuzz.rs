@@ -1,16 +1,19 @@
-//! A time-boxed fuzzer of the decoders and the framing, seeded with captured frames.
+//! A fuzzer of the decoders and the framing, seeded with captured frames.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "protocol/counting.rs"]
+mod counting;
 mod protocol;
 
+use counting::Counting;
 use moonkeeper::wire::frame::{INVALID_RPC_ARGUMENTS, RESPONSE_HEADER, ResponseHeader, append_request};
 use moonkeeper::wire::functions::{Function, Rpc, Visitor};
 use moonkeeper::wire::generation;
 use moonkeeper::wire::server::{BoxFuture, Failure, Outcome, Server, Service, Settings, Waited};
 use moonkeeper::wire::struct_pack::{Decode, Encode, Form, decode, encode};
 use protocol::captured;
-use protocol::fuzz::{for_a_while, mutate, reserved, seeds};
+use protocol::fuzz::{cases, mutate, seeds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -18,8 +21,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-/// What decoding may reserve beyond the inputs, whatever they say: a length that is believed asks for gigabytes.
-const RESERVED_LIMIT: u64 = 512 << 20;
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// What all of it may reserve at one time, whatever the inputs say: inputs have some kilobytes, and all of it together
+/// was seen to take less than a megabyte. A length that is believed asks for gigabytes.
+const RESERVED_LIMIT: usize = 16 << 20;
+/// Cases of each kind, twice: about five seconds.
+const BODIES: u64 = 1_500_000;
+const STREAMS: u64 = 20_000;
 
 /// What decodes is the same value after every way there and back.
 fn check_stable<'a, T: Encode + Decode<'a> + PartialEq + std::fmt::Debug>(
@@ -52,9 +62,8 @@ impl Visitor for Stable<'_> {
 fn decoders_survive_mutated_bodies() {
     let seeds = seeds();
     let bodies: Vec<Vec<u8>> = seeds.iter().map(|seed| seed.1.clone()).collect();
-    let base = reserved();
     let (mut requests, mut responses) = (0u64, 0u64);
-    let cases = for_a_while(|random| {
+    let cases = cases(BODIES, |random| {
         let (function, body) = &seeds[random.below(seeds.len())];
         let mut body = body.clone();
         mutate(random, &mut body, &bodies);
@@ -68,8 +77,7 @@ fn decoders_survive_mutated_bodies() {
     println!("{cases} bodies, {requests} decoded as requests, {responses} as responses");
     // A fuzzer whose inputs are all refused at the first byte tests nothing.
     assert!(requests > cases / 20 && responses > cases / 20);
-    let grown = reserved().saturating_sub(base);
-    assert!(grown < RESERVED_LIMIT, "{} MiB were reserved", grown >> 20);
+    assert!(counting::peak() < RESERVED_LIMIT, "{} MiB were reserved", counting::peak() >> 20);
 }
 
 /// Decodes every request for real and answers it with the little that a test needs.
@@ -165,9 +173,8 @@ fn the_framing_survives_mutated_streams() {
     }));
     let mut healthy = Vec::new();
     append_request(&mut healthy, 1, Function::ServiceReady.id(), |_| {});
-    let base = reserved();
     let mut replies = 0;
-    let cases = for_a_while(|random| {
+    let cases = cases(STREAMS, |random| {
         let mut bytes = Vec::new();
         for _ in 0..1 + random.below(12) {
             bytes.extend_from_slice(&streams[random.below(streams.len())]);
@@ -181,8 +188,7 @@ fn the_framing_survives_mutated_streams() {
     println!("{cases} streams, {replies} replies");
     assert!(replies as u64 > cases);
     assert_eq!(runtime.block_on(exchange(address, &healthy, &[1])), 1, "the server still answers");
-    let grown = reserved().saturating_sub(base);
-    assert!(grown < RESERVED_LIMIT, "{} MiB were reserved", grown >> 20);
+    assert!(counting::peak() < RESERVED_LIMIT, "{} MiB were reserved", counting::peak() >> 20);
     assert_eq!(PANICS.load(Ordering::Relaxed), 0, "something panicked");
     stop.send_replace(true);
     runtime.block_on(server).expect("no handler and no accept loop panicked");

@@ -7,7 +7,7 @@ mod process;
 #[path = "protocol/service.rs"]
 mod service;
 
-use moonkeeper::wire::client::Client;
+use moonkeeper::wire::client::{Client, ClientError};
 use moonkeeper::wire::frame::{MAX_REQUEST, REQUEST_HEADER, RequestHeader, append_request};
 use moonkeeper::wire::functions::Function;
 use moonkeeper::wire::server::Settings;
@@ -188,6 +188,29 @@ fn ten_thousand_idle_connections_cost_little() {
     println!("10,000 idle connections: {} KiB above a base of {} KiB", grown >> 10, base >> 10);
     assert!(grown <= 10_000 * IDLE_LIMIT, "{} bytes for each connection", grown / 10_000);
     tokio::runtime::Runtime::new().unwrap().block_on(answers(address.parse().unwrap()));
+}
+
+/// As in the program: a panic may have left the state half changed, and no connection is served from that.
+#[test]
+fn a_handler_that_panics_ends_the_process() {
+    if process::role().is_some() {
+        moonkeeper::cli::master::end_on_panic();
+        return serve_until_told();
+    }
+    let mut server = Part::start("a_handler_that_panics_ends_the_process", "server", "");
+    let address = server.listen().parse().unwrap();
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        answers(address).await;
+        let other = Client::connect(address, Form::Short).await.unwrap();
+        let panicking = Client::connect(address, Form::Short).await.unwrap();
+        let reply = panicking.call(Function::ExistKey, &key_body(b"panic")).await;
+        assert!(matches!(reply, Err(ClientError::Closed)), "{reply:?}");
+        assert!(
+            other.call(Function::ExistKey, &key_body(b"a")).await.is_err(),
+            "another connection is served"
+        );
+    });
+    assert_eq!(server.ended_by(), Some(rustix::process::Signal::ABORT.as_raw()));
 }
 
 /// The part that sends and never reads: a thousand connections with as many requests as the server and the kernel

@@ -355,17 +355,6 @@ async fn a_master_that_no_longer_leads_sends_nothing() {
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_costs_its_connection_only() {
-    let service = Scripted::new();
-    let running = start(&service, Settings::default());
-    let client = Client::connect(running.address, Form::Short).await.unwrap();
-    let panicking = Client::connect(running.address, Form::Short).await.unwrap();
-    let reply = panicking.call(Function::ExistKey, &key_body(b"panic")).await;
-    assert!(matches!(reply, Err(ClientError::Closed)), "{reply:?}");
-    assert_eq!(client.call(Function::ExistKey, &key_body(b"a")).await.unwrap().error, 0);
-}
-
-#[tokio::test]
 async fn connections_beyond_the_limit_are_closed_and_places_come_back() {
     let running = start(&Scripted::new(), Settings { max_connections: 2, ..Settings::default() });
     let call = async |client: &Client| client.call(Function::ExistKey, &key_body(b"a")).await;

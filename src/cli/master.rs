@@ -48,8 +48,8 @@ fn serve(settings: &Settings) -> ExitCode {
     super::serve(threads, |stopped| run(settings, stopped))
 }
 
-/// A panic may have left the metadata half changed. Nobody may be served from that: the process ends.
-fn end_on_panic() {
+/// Makes every panic end the process: it may have left the metadata half changed, and no client may be served from that.
+pub fn end_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         report(panic);

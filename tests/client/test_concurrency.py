@@ -1,6 +1,7 @@
 """Several clients at the same time: on the same keys, and in random traffic, for a moment or for an hour."""
 
 import os
+import re
 import time
 
 import pytest
@@ -24,19 +25,33 @@ def test_clients_that_write_the_same_keys(start_client):
     assert set(seen[0]) <= {f"client {number}".encode() for number in range(4)}
 
 
-def actors_of(clients, published, generation):
+def actors_of(clients, published, removed, generation):
     """Actors named so that no key is used twice in a run: a value would not tell the two apart."""
-    return [
-        traffic.Actor(f"client-{number}-{generation}", each, SEED, published) for number, each in enumerate(clients)
-    ]
+    names = [f"client-{number}-{generation}" for number in range(len(clients))]
+    return [traffic.Actor(name, each, SEED, published, removed) for name, each in zip(names, clients)]
 
 
-def test_random_traffic(start_client):
-    clients = [start_client(segment_size=16 * MIB) for _ in range(4)]
-    actors = actors_of(clients, [], 0)
+def evicted(master):
+    return int(re.search(r"^master_evicted_key_count (\d+)", master.http("/metrics"), re.MULTILINE)[1])
+
+
+def test_random_traffic(master, start_client):
+    # Several times what the actors write.
+    clients = [start_client(segment_size=64 * MIB) for _ in range(4)]
+    actors = actors_of(clients, [], set(), 0)
     traffic.run(actors, lambda steps: steps < 150)
     hits, misses = sum(each.hits for each in actors), sum(each.misses for each in actors)
     assert hits > misses, f"{hits} reads found their object, {misses} did not: not much was tested"
+    missing = [key for each in actors for key in each.missing]
+    assert (missing, evicted(master)) == ([], 0), "objects are missing though nothing was evicted"
+
+
+def test_random_traffic_in_too_little_memory(master, start_client):
+    clients = [start_client(segment_size=16 * MIB) for _ in range(4)]
+    actors = actors_of(clients, [], set(), 0)
+    traffic.run(actors, lambda steps: steps < 250)
+    assert evicted(master) > 0, "there was memory enough"
+    assert sum(each.hits for each in actors) > 100
 
 
 @pytest.mark.soak
@@ -44,11 +59,11 @@ def test_random_traffic(start_client):
 def test_traffic_while_clients_die(master, start_client):
     end = time.monotonic() + float(os.environ.get("MOONKEEPER_SOAK_SECONDS", "60"))
     clients = [start_client(segment_size=16 * MIB) for _ in range(4)]
-    published, generation, hits = [], 0, 0
+    published, removed, generation, hits, misses = [], set(), 0, 0, 0
     while time.monotonic() < end:
         # The victim only holds objects of others; the rest go on while it dies and while its segment goes.
         victim = clients.pop(0)
-        actors = actors_of(clients, published, generation)
+        actors = actors_of(clients, published, removed, generation)
         stop = time.monotonic() + 15
 
         def kill_the_victim():
@@ -61,5 +76,6 @@ def test_traffic_while_clients_die(master, start_client):
         clients.append(start_client(segment_size=16 * MIB))
         generation += 1
         hits += sum(each.hits for each in actors)
+        misses += sum(each.misses for each in actors)
         print(f"{generation} clients replaced, {len(published)} objects written, {hits} reads found theirs", flush=True)
-    assert hits > 0
+    assert hits > misses, f"{hits} reads found their object, {misses} did not"

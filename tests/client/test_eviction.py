@@ -48,7 +48,9 @@ def test_old_objects_make_room_for_new_ones(master, client):
     assert client.get(key) == value
     left = master.keys()
     assert "filler-0" not in left
-    assert SEGMENT_MIB // 4 <= len(left) <= SEGMENT_MIB
+    # Eviction begins above 90 % and takes 5 % of the objects at a time; which ones, and how many exactly, is compared with
+    # the reference in tests/differential/test_eviction.py. Here: not much more than it has to.
+    assert SEGMENT_MIB * 3 // 4 <= len(left) <= SEGMENT_MIB
 
 
 @pytest.mark.master(default_kv_lease_ttl=LONG_MS)

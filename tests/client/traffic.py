@@ -1,7 +1,8 @@
 """Random work of several clients at once, every read checked.
 
-A value can be told from its key, so a reader knows what it must get whoever wrote it. An object may be missing, because
-it was evicted or its client died: then a read finds nothing. It must never find anything else.
+A value can be told from its key, so a reader knows what it must get, whichever client wrote it. An object may be missing,
+because it was evicted or its client died: then a read finds nothing. It must never find anything else. What was written
+and not removed, and is missing all the same, is counted: where memory is free and all clients live, there is none.
 """
 
 import random
@@ -28,13 +29,15 @@ def value_of(key, version=0):
 
 
 class Actor:
-    """One client at work. Its keys are its own to write and remove; it reads everybody's."""
+    """One client at work. Its keys are its own to write and remove; it reads those of all. `removed` has the keys that a
+    client has begun to remove, of all clients."""
 
-    def __init__(self, name, client, seed, published):
-        self.name, self.client, self.published = name, client, published
+    def __init__(self, name, client, seed, published, removed):
+        self.name, self.client, self.published, self.removed = name, client, published, removed
         self.random = random.Random(f"{seed} {name}")
         self.written, self.versions = 0, {}
         self.hits = self.misses = 0
+        self.missing = []
 
     def step(self):
         """One random piece of work."""
@@ -43,6 +46,8 @@ class Actor:
     def _check(self, key, read, expected):
         if read == b"":
             self.misses += 1
+            if key not in self.removed:
+                self.missing.append(key)
             return
         self.hits += 1
         assert read == expected, f"{key}: read {len(read)} bytes, {read[:60]!r}, expected {expected[:60]!r}"
@@ -75,6 +80,8 @@ class Actor:
     def _remove(self):
         if self.written:
             key = f"{self.name}/{self.random.randrange(self.written)}"
+            # Before the call: a read beside it may find the key gone already.
+            self.removed.add(key)
             result = self.client.remove(key)
             assert result in REMOVE_RESULTS, result
 

@@ -7,6 +7,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from dated import DAY  # noqa: E402
+from pair import self_comparison  # noqa: E402
 from tally import Tally  # noqa: E402
 
 _TALLY = Tally()
@@ -18,7 +20,13 @@ def tally():
     return _TALLY
 
 
+def pytest_report_header():
+    return f"differential: walks of day {DAY} beside the fixed ones (MOONKEEPER_TEST_DAY={DAY} repeats them)"
+
+
 def pytest_terminal_summary(terminalreporter):
+    if self_comparison():
+        terminalreporter.section("differential: DIFFERENTIAL_SELF compared the reference with itself, and nothing with ours")
     if _TALLY.total:
         terminalreporter.section("differential: calls, answers, differences")
         terminalreporter.write_line(str(_TALLY))

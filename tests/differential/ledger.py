@@ -6,23 +6,20 @@ was mounted, and no two live ranges share a byte. Bytes whose writer may still
 be writing (replaced by an upsert, moved away) count as live until the segment
 goes: the release timeout of a random walk is longer than the walk.
 
-The ledger forgets whatever may have been freed, so it can miss an overlap but
-never invents one.
+A range is forgotten when an answer says that it was freed, or that the object
+is not there. What a removal of many took is not said: then every complete
+object is forgotten, so an overlap can be missed but none is invented.
 """
 
 from messages import describe_replica
-from struct_pack import Ok
+from struct_pack import Err, Ok
 
 _STARTS = {"PutStart", "UpsertStart"}
 _BATCH_STARTS = {"BatchPutStart", "BatchUpsertStart"}
-_FREES_ITS_KEYS = {
+_FREES_ITS_KEY = {
     "PutRevoke",
     "UpsertRevoke",
-    "BatchPutRevoke",
-    "BatchUpsertRevoke",
     "Remove",
-    "BatchRemove",
-    "BatchReplicaClear",
     "CopyEnd",
     "CopyRevoke",
     "DynamicReplicaCopyEnd",
@@ -30,6 +27,10 @@ _FREES_ITS_KEYS = {
     "MoveEnd",
     "MoveRevoke",
 }
+_FREES_EACH_KEY = {"BatchPutRevoke", "BatchUpsertRevoke", "BatchRemove"}
+_ENDS = {"PutEnd", "UpsertEnd", "BatchPutEnd", "BatchUpsertEnd"}
+# The object is not there; a source or a target of its copy is not.
+_GONE = {-704, -712}
 
 
 class Ledger:
@@ -40,6 +41,8 @@ class Ledger:
         self._identities = {}
         self._live = {}
         self._abandoned = []
+        #: keys whose write was begun, and not ended as far as is known: no removal of many takes those
+        self._writing = set()
 
     def observe(self, call, answer):
         """Take note of one call; returns complaints about its answer."""
@@ -65,11 +68,16 @@ class Ledger:
             return self._added(arguments[1], answer.value[1])
         elif name == "MoveStart" and isinstance(answer, Ok) and answer.value[1] is not None:
             return self._added(arguments[1], [answer.value[1]])
-        elif name in _FREES_ITS_KEYS:
-            for key in call.keys():
-                self._live.pop(key, None)
-        elif name in ("RemoveAll", "RemoveByRegex"):
-            self._live.clear()
+        elif name in _ENDS:
+            self._writing -= call.keys()
+        elif name in _FREES_ITS_KEY:
+            self._freed([(key, answer) for key in call.keys()])
+        elif name in _FREES_EACH_KEY:
+            self._freed(zip(arguments[0 if name == "BatchRemove" else 1], answer))
+        elif name == "BatchReplicaClear" and isinstance(answer, Ok):
+            self._freed([(key, answer) for key in answer.value])
+        elif name in ("RemoveAll", "RemoveByRegex") and answer not in (0, Ok(0)) and not isinstance(answer, Err):
+            self._live = {key: ranges for key, ranges in self._live.items() if key in self._writing}
         elif name == "GetReplicaListByRegex" and isinstance(answer, Ok):
             return self._census(answer.value)
         return []
@@ -81,7 +89,14 @@ class Ledger:
     def forget(self):
         """Anything may have been freed: an eviction, a client that expired."""
         self._live.clear()
+        self._writing.clear()
         self._abandoned.clear()
+
+    def _freed(self, answers):
+        for key, answer in answers:
+            if isinstance(answer, Ok) or answer.code in _GONE:
+                self._live.pop(key, None)
+                self._writing.discard(key)
 
     def _mounted(self, segments):
         for identity, _name, base, size, endpoint, _protocol, _host in segments:
@@ -102,6 +117,7 @@ class Ledger:
             if name in ("UpsertStart", "BatchUpsertStart"):
                 self._live.pop(key, None)
             return []
+        self._writing.add(key)
         new = self._ranges(answer.value)
         old = self._live.pop(key, [])
         if name in ("UpsertStart", "BatchUpsertStart") and not set(new) & set(old):

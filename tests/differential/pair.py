@@ -22,7 +22,8 @@ from struct_pack import Ok
 # it, and some calls can tell: a count of removals, a put over an unfinished
 # one. Calls about objects are kept this long behind.
 _SWEEP_SECONDS = 0.1
-_UNMOUNT_DEADLINE_SECONDS = 3.0
+# Far above what it takes: meeting it is a failure.
+_UNMOUNT_DEADLINE_SECONDS = 30.0
 
 
 class Difference(AssertionError):
@@ -100,11 +101,11 @@ class Pair:
             time.sleep(_SWEEP_SECONDS)
             self._swept = True
         answers = [side.send(call) for side in self.sides]
-        self._settle(call)
+        stuck = self._settle(call, answers)
         left, right = (
             side.normaliser(call.name, answer, call.loose) for side, answer in zip(self.sides, answers)
         )
-        complaints = [
+        complaints = stuck + [
             f"{side.master.label}: {complaint}"
             for side, answer in zip(self.sides, answers)
             if not isinstance(answer, RpcError)
@@ -118,23 +119,25 @@ class Pair:
             raise Difference(call, answers, left, right, complaints)
         return answers
 
-    def _settle(self, call):
-        """Wait for what the masters do after they have answered."""
+    def _settle(self, call, answers):
+        """Wait for what the masters do after they have answered; returns complaints about what they do not do."""
         if call.name in ("UnmountSegment", "GracefulUnmountSegment"):
             self._swept &= not self.left.ledger.has_mounted(call.arguments[0])
         if call.name == "GracefulUnmountSegment" and call.arguments[2] == 0:
-            for side in self.sides:
-                self._await_unmounted(side, call.arguments[0])
+            asked = [side for side, answer in zip(self.sides, answers) if isinstance(answer, Ok)]
+            return [complaint for side in asked for complaint in self._await_unmounted(side, call.arguments[0])]
+        return []
 
     @staticmethod
     def _await_unmounted(side, identity):
-        """A grace period of zero ends soon, but not before the answer."""
+        """A grace period of zero ends soon, but not before the answer. Returns a complaint if it does not."""
         deadline = time.monotonic() + _UNMOUNT_DEADLINE_SECONDS
         while time.monotonic() < deadline:
             status = side.connection.call("QuerySegmentStatusById", identity)
             if status not in (Ok(GRACEFULLY_UNMOUNTING), Ok(UNMOUNTING)):
-                return
+                return []
             time.sleep(0.005)
+        return [f"{side.master.label}: a segment without a grace period is still {status!r}"]
 
     def both(self, name, *arguments, **options):
         """Send one call to both and return the reference's answer."""

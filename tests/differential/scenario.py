@@ -8,7 +8,7 @@ the scenario would otherwise not show what its name says.
 import time
 
 from calls import Call
-from messages import ALL, MIB, TENANT, config, meta, segment
+from messages import ALL, MIB, TENANT, config, describe_replica, meta, segment
 from pair import Difference, Pair
 from struct_pack import Ok
 
@@ -29,6 +29,13 @@ def segment_message(number, **changes):
     )
     fields.update(changes)
     return segment(*fields.values())
+
+
+def placed(answer):
+    """Numbers of the segments that a Start was given, in order; the code where it was refused."""
+    if not isinstance(answer, Ok):
+        return answer.code
+    return [int(describe_replica(replica)[1].rpartition(".")[2].partition(":")[0]) for replica in answer.value]
 
 
 class Scenario:
@@ -88,8 +95,8 @@ class Scenario:
         """Each numbered segment, mounted and remounted by the client of its number."""
         for number in numbers:
             message = segment_message(number, **changes)
-            self("MountSegment", message, (number, number))
-            self("ReMountSegment", [message], (number, number))
+            self("MountSegment", message, (number, number), expect=Ok(None))
+            self("ReMountSegment", [message], (number, number), expect=Ok(None))
 
     def start(self, client, key, size=1000, replicas=1, upsert=False, **options):
         """PutStart or UpsertStart on seg1 first, then the others in order."""

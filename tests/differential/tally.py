@@ -37,11 +37,11 @@ APPLICABLE_CODES = {
 
 
 def is_success(answer):
-    """A call counts as answered with success if any part of it succeeded."""
+    """A call counts as answered with success if any part of it succeeded; of an empty batch nothing did."""
     if isinstance(answer, (Err, RpcError)):
         return False
     if isinstance(answer, list):
-        return not answer or any(isinstance(item, Ok) for item in answer)
+        return any(isinstance(item, Ok) for item in answer)
     return True
 
 

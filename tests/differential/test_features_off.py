@@ -50,6 +50,9 @@ def test_every_rpc_with_zero_values_when_there_is_something(scenario):
         removals = {"RemoveAll", "RemoveByRegex"}
         for name, rpc in sorted(RPCS.items(), key=lambda item: (item[0] in removals, item[0])):
             s(name, *rpc.zero_arguments())
+        # The empty pattern has read what was there, and its lease has kept it.
+        s("ExistKey", "k", TENANT, expect=Ok(True))
+        s.end(A, "writing", expect=OK)
 
 
 def test_disk_and_promotion(scenario):
@@ -82,8 +85,7 @@ def test_disk_and_promotion(scenario):
 
 def test_storage_settings(scenario):
     with scenario(quota_bytes=12_345, enable_disk_eviction=False) as s:
-        s("GetStorageConfig")
-        s("GetFsdir")
+        assert isinstance(s("GetStorageConfig"), Ok) and isinstance(s("GetFsdir"), Ok)
         s("ServiceReady")
 
 

@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import coverage
 import pair as pairing
 import processes
 import pytest
@@ -16,7 +17,7 @@ from copies import Copies
 from deliberate import DELIBERATE, deliberate
 from ledger import Ledger
 from masters import Master, MasterDied, ours_command
-from messages import MIB, TENANT, config, segment
+from messages import GRACEFULLY_UNMOUNTING, MIB, TENANT, config, segment
 from normalise import Normaliser
 from pair import Difference, Side
 from rpc import RPCS, TABLE_PATH
@@ -105,9 +106,58 @@ def test_bad_addresses_are_reported():
     assert _put(ledger, "f", 0x1000) == []
 
 
+def test_only_what_was_freed_is_forgotten():
+    ledger = Ledger()
+    ledger.observe(Call("MountSegment", (segment((1, 1), "s", 0x1000, MIB, "e:1"), (1, 1))), Ok(None))
+    assert _put(ledger, "whole", 0x1000) == [] and _put(ledger, "writing", 0x2000) == []
+    ledger.observe(Call("PutEnd", ((1, 1), ("whole", None), 6, TENANT)), Ok(None))
+    for name, arguments, answer in (
+        ("Remove", ("whole", False, TENANT), Err(-706)),
+        ("BatchRemove", (["other", "whole"], False, TENANT), [Ok(None), Err(-706)]),
+        ("BatchReplicaClear", (["whole"], (1, 1), ""), Ok([])),
+        ("PutRevoke", ((1, 1), "whole", 6, TENANT), Err(-600)),
+        ("RemoveByRegex", ("(", True, TENANT), Err(-600)),
+        ("RemoveByRegex", ("x", True, TENANT), Ok(0)),
+        ("RemoveAll", (False, TENANT), 0),
+    ):
+        ledger.observe(Call(name, arguments), answer)
+        assert "overlaps" in _put(ledger, "new", 0x1000)[0], name
+        ledger.observe(Call("Remove", ("new", True, TENANT)), Ok(None))
+    # What a removal of many took is not said, but it takes nothing that is being written.
+    ledger.observe(Call("RemoveAll", (True, TENANT)), 1)
+    assert _put(ledger, "new", 0x1000) == []
+    assert "overlaps" in _put(ledger, "newer", 0x2000)[0]
+    ledger.observe(Call("Remove", ("new", True, TENANT)), Err(-704))
+    assert _put(ledger, "newest", 0x1000) == []
+
+
+def test_a_segment_that_never_goes_is_reported(monkeypatch):
+    monkeypatch.setattr(pairing, "_UNMOUNT_DEADLINE_SECONDS", 0.2)
+
+    class Connection:
+        def call(self, name, identity):
+            return Ok(GRACEFULLY_UNMOUNTING)
+
+    side = type("Stuck", (), {"connection": Connection(), "master": type("M", (), {"label": "ours"})})
+    assert "ours: a segment" in pairing.Pair._await_unmounted(side, (1, 1))[0]
+
+
+def test_outcomes_that_are_no_longer_met():
+    tally = Tally()
+    for (name, outcome), count in coverage.recorded().items():
+        if outcome == coverage.SUCCESS:
+            tally.successes[name] = count
+        else:
+            tally.codes[int(outcome)][name] = count
+    assert coverage.too_rare(tally) == []
+    tally.successes["PutStart"] //= 3
+    del tally.codes[-704]["Remove"]
+    assert {rare[:2] for rare in coverage.too_rare(tally)} == {("PutStart", "success"), ("Remove", "-704")}
+
+
 def test_what_counts_as_success():
-    assert is_success(Ok(False)) and is_success(3) and is_success([]) and is_success([Err(-1), Ok(None)])
-    assert not is_success(Err(-1)) and not is_success([Err(-1)])
+    assert is_success(Ok(False)) and is_success(3) and is_success([Err(-1), Ok(None)])
+    assert not is_success(Err(-1)) and not is_success([Err(-1)]) and not is_success([])
     assert error_codes([Err(-1), Ok(None), Err(-2)]) == [-1, -2]
 
 

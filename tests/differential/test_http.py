@@ -40,6 +40,8 @@ def test_every_route(scenario):
             compare(s, path)
         for key in ("one", "two", "a+b", "unfinished", "unknown"):
             compare(s, f"/query_key?key={key}")
+        assert [compare(s, f"/query_key?key={key}").status for key in ("one", "unknown")] == [200, 404]
+        assert sorted(compare(s, "/get_all_keys").body.split()) == ["a+b", "one", "two"]
         for query in ("", "?", "?key", "?key=", "?KEY=one", "?x=1&key=one", "?key=unknown&key=one"):
             compare(s, f"/query_key{query}")
         for keys in ("one", "one,two,unknown,unfinished", "one,,one", ",", "%6Fne", "a%2Bb", "a%20b%2Cone", "one%00"):

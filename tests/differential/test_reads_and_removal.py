@@ -15,8 +15,8 @@ def test_reads_of_every_state(scenario):
         s.put(A, "lost", preferred=["seg2"])
         s("UnmountSegment", (2, 2), B)
         for key in ("writing", "whole", "lost", "missing", ""):
-            s("ExistKey", key, TENANT)
-            s.get(key)
+            s("ExistKey", key, TENANT, expect=Ok(key == "whole"))
+            assert isinstance(s.get(key), Ok) == (key == "whole"), key
         s("BatchExistKey", ["writing", "whole", "lost", "missing", "whole"], TENANT)
         s("BatchGetReplicaList", ["writing", "whole", "lost", "missing", "whole"], TENANT)
         s("GetReplicaListByRegex", "", TENANT)

@@ -6,6 +6,7 @@ whether it refuses it, must be the same here.
 
 from messages import TENANT
 from scenario import A
+from struct_pack import Err, Ok
 
 KEYS = ["a", "abc", "aabb", "Key-1", "x\ny", "x\ry", "é", "foo.bar", "a+b", "tab\t", "zz", "{}", "]"]
 KEYS += ["model/7b/layer.12#3"]
@@ -33,17 +34,23 @@ def test_patterns(scenario):
         s.mount(1)
         for key in KEYS:
             s.put(A, key)
-        for pattern in [*PATTERNS, " ", "", *REFUSED]:
-            s("GetReplicaListByRegex", pattern, TENANT)
+        for pattern in [*PATTERNS, " ", ""]:
+            assert isinstance(s("GetReplicaListByRegex", pattern, TENANT), Ok), pattern
+        for pattern in REFUSED:
+            s("GetReplicaListByRegex", pattern, TENANT, expect=Err(-600))
+        assert len(s("GetReplicaListByRegex", "^a", TENANT).value) == 4
+        assert len(s("GetReplicaListByRegex", "", TENANT).value) == len(KEYS)
 
 
 def test_removal_by_pattern(scenario):
     with scenario() as s:
         s.mount(1)
-        for pattern in ["^a", "\\d$", "(?!)", "[[:upper:]]", "(", "", "x"]:
+        removed = {"^a": 4, "\\d$": 2, "(?!)": 0, "[[:upper:]]": 1, "": len(KEYS), "x": 2}
+        for pattern, count in removed.items():
             for key in KEYS:
                 s.put(A, key)
-            s("RemoveByRegex", pattern, False, TENANT)
+            s("RemoveByRegex", pattern, False, TENANT, expect=Ok(count))
+        s("RemoveByRegex", "(", False, TENANT, expect=Err(-600))
 
 
 def test_bytes_that_are_no_text(scenario):
@@ -52,4 +59,6 @@ def test_bytes_that_are_no_text(scenario):
         for key in ("\udcff\udcfe", "a\0b", "é\udc80"):
             s.put(A, key)
         for pattern in ("^..$", "\udcff", "a.b", "\\0", "[\udc80-\udcff]", "[^a]", "\\xff", "é"):
-            s("GetReplicaListByRegex", pattern, TENANT)
+            assert isinstance(s("GetReplicaListByRegex", pattern, TENANT), Ok), pattern
+        for pattern, found in (("\udcff", {"\udcff\udcfe"}), ("a.b", {"a\0b"}), ("é", {"é\udc80"})):
+            assert {key for key, _ in s("GetReplicaListByRegex", pattern, TENANT).value} == found

@@ -157,6 +157,7 @@ def test_addresses_of_clients(scenario):
     with scenario() as s:
         for number, endpoint in enumerate(endpoints, start=1):
             owner = (50, 0) if endpoint.startswith("host") else (number, 7)
-            s("MountSegment", segment_message(number, endpoint=endpoint), owner)
-        s("BatchQueryIp", [(number, 7) for number in range(1, 9)] + [(50, 0), STRANGER])
-        s("BatchQueryIp", [])
+            s("MountSegment", segment_message(number, endpoint=endpoint), owner, expect=OK)
+        found = s("BatchQueryIp", [(number, 7) for number in range(1, 9)] + [(50, 0), STRANGER])
+        assert dict(found.value)[50, 0] == ["host.name"] and STRANGER not in dict(found.value)
+        s("BatchQueryIp", [], expect=Ok([]))

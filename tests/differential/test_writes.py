@@ -2,7 +2,7 @@
 
 import pytest
 from messages import ALL, DFS, DISABLE, DISK, ENABLE, LOCAL_DISK, MEMORY, MIB, NOF_SSD, TENANT, config, meta
-from scenario import A, B, C, STRANGER
+from scenario import A, B, C, STRANGER, placed
 from struct_pack import Err, Ok
 
 OK = Ok(None)
@@ -71,31 +71,35 @@ def test_odd_but_accepted(scenario, start):
 def test_more_replicas_than_segments(scenario):
     with scenario() as s:
         s.mount(1, 2, 3)
-        s.start(A, "five", replicas=5)
-        s.end(A, "five")
+        assert sorted(placed(s.start(A, "five", replicas=5))) == [1, 2, 3]
+        s.end(A, "five", expect=OK)
         s.get("five")
         # Asked for more replicas than there are segments, so that the refusal
         # does not start an eviction.
         for size in (65 * MIB, 1 << 63, (1 << 64) - 1):
-            s.start(A, "large", size, replicas=5)
+            assert placed(s.start(A, "large", size, replicas=5)) == -200
         # Two replicas wanted, one fits.
-        s.put(A, "filler", 60 * MIB)
-        s.start(A, "partial", 10 * MIB, replicas=2, preferred=["seg1", "seg2"])
+        assert placed(s.put(A, "filler", 60 * MIB)) == [1]
+        assert placed(s.put(A, "third filler", 60 * MIB, preferred=["seg3"])) == [3]
+        assert placed(s.start(A, "partial", 10 * MIB, replicas=2, preferred=["seg1", "seg2"])) == [2]
 
 
 def test_preference(scenario):
     with scenario() as s:
         s.mount(1, 2, 3)
-        s.start(A, "second", preferred=["seg2"])
-        s.start(A, "deprecated field", preferred=[], preferred_single="seg2")
-        s.start(A, "deprecated field wins", preferred=["seg3"], preferred_single="seg2")
-        s.start(A, "unknown first", preferred=["nope", "seg3", "seg1"])
-        s.start(A, "two in order", replicas=2, preferred=["seg3", "seg1"])
-        s.start(A, "twice the same", replicas=3, preferred=["seg3", "seg3", "seg2", "seg1"])
-        s.start(A, "endpoint is no name", preferred=["10.0.0.3:7003", "seg2"])
-        s.start(A, "unknown only", preferred=["nope"], loose=True)
-        s.put(A, "filler", 60 * MIB, preferred=["seg1"])
-        s.start(A, "preferred one is full", 10 * MIB, preferred=["seg1", "seg2"])
+        for key, expected, options in (
+            ("second", [2], dict(preferred=["seg2"])),
+            ("deprecated field", [2], dict(preferred=[], preferred_single="seg2")),
+            ("deprecated field wins", [2], dict(preferred=["seg3"], preferred_single="seg2")),
+            ("unknown first", [3], dict(preferred=["nope", "seg3", "seg1"])),
+            ("two in order", [3, 1], dict(replicas=2, preferred=["seg3", "seg1"])),
+            ("twice the same", [3, 2, 1], dict(replicas=3, preferred=["seg3", "seg3", "seg2", "seg1"])),
+            ("endpoint is no name", [2], dict(preferred=["10.0.0.3:7003", "seg2"])),
+        ):
+            assert placed(s.start(A, key, **options)) == expected, key
+        assert len(placed(s.start(A, "unknown only", preferred=["nope"], loose=True))) == 1
+        assert placed(s.put(A, "filler", 60 * MIB, preferred=["seg1"])) == [1]
+        assert placed(s.start(A, "preferred one is full", 10 * MIB, preferred=["seg1", "seg2"])) == [2]
 
 
 def test_same_name_twice_is_one_place(scenario):
@@ -307,12 +311,12 @@ def test_checksums(scenario):
     with scenario() as s:
         s.mount(1)
         s.start(A, "k", 10)
-        s.end(A, "k", checksum=99)
-        s.get("k")
+        s.end(A, "k", checksum=99, expect=OK)
+        assert s.get("k").value[2] == 99
         for size, checksum in ((10, None), (10, 12), (20, None), (20, 1 << 63)):
             s.start(A, "k", size, upsert=True)
-            s("UpsertEnd", A, meta("k", checksum), ALL, TENANT)
-            s.get("k")
+            s("UpsertEnd", A, meta("k", checksum), ALL, TENANT, expect=OK)
+            assert s.get("k").value[2] == checksum
         s.end(A, "k", checksum=5)
         s.get("k")
         s.start(A, "disk", 10)

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -44,8 +45,10 @@ def test_failover_is_recorded(operator, space):
     space.settle()
     old = space.wait_labelled()
     term = space.status()["term"]
+    began = time.monotonic()
     space.masters[old].kill()
     space.wait(lambda: space.primary() not in (None, old), "another primary")
+    elapsed_ms = (time.monotonic() - began) * 1000
     new = space.wait_labelled()
     told = lambda status: status.get("lastFailover", {}).get("reason") not in (None, "Unknown")  # noqa: E731
     space.wait_status(told, "the record of the failover")
@@ -55,7 +58,9 @@ def test_failover_is_recorded(operator, space):
     assert (record["from"], record["to"]) == (old, new)
     # On a busy machine a standby may fail to notice in time that the process is gone.
     assert record["reason"] in ("ProcessDied", "LeaseExpired")
-    assert record["durationMilliseconds"] >= 0 and record["cleaned"]["objects"] == 0
+    # Within what the test saw, a second's rounding aside; and of an empty store nothing is cleaned.
+    assert 0 <= record["durationMilliseconds"] <= elapsed_ms + 1000
+    assert record["cleaned"] == {"objects": 0, "clients": 0, "bytes": 0}
     # Its key goes with its lease, and then nothing is known of it any more.
     space.wait(lambda: space.roles()[old] == "unknown", "the label of the one that is gone", 60)
     assert space.status()["phase"] == "Degraded"

@@ -29,8 +29,11 @@ def rendered(server):
     for name in ("rbac", "serviceaccount"):
         command += ["--show-only", f"templates/{name}.yaml"]
     text = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-    shown = server.kubectl("create", "--dry-run=client", "-o", "json", "-f", "-", input=text).stdout
-    # One after the other, not a list.
+    return parsed(server.kubectl("create", "--dry-run=client", "-o", "json", "-f", "-", input=text).stdout)
+
+
+def parsed(shown):
+    """What kubectl shows: one object after the other, not a list."""
     decoder, found, at = json.JSONDecoder(), [], 0
     while at < len(shown.rstrip()):
         value, at = decoder.raw_decode(shown, at)

@@ -1,14 +1,21 @@
-//! What the fuzzers share: random mutations of captured bodies, for a while.
+//! What the fuzzers share: random mutations of captured bodies, a number of times.
 //!
-//! `MOONKEEPER_FUZZ_SECONDS` says how long (10), `MOONKEEPER_FUZZ_SEED` where to start (1). Every case has its own seed,
-//! printed when it fails, so that `MOONKEEPER_FUZZ_SEED` set to it replays the case first.
+//! Every case has a seed of its own. A run takes as many from 1 on as from those of the day (`MOONKEEPER_TEST_DAY`), which
+//! it prints. `MOONKEEPER_FUZZ_SECONDS` lets it go on from there for so long; `MOONKEEPER_FUZZ_SEED` starts with that case,
+//! as the message of a failed one says.
+
+#[path = "../dated/mod.rs"]
+mod dated;
 
 use super::captured;
 use moonkeeper::wire::functions::Function;
 use std::time::{Duration, Instant};
 
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |value| value.parse().expect("a number"))
+/// Seeds of one day; more than a run takes.
+const SEEDS_OF_A_DAY: u64 = 1 << 32;
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|value| value.parse().expect("a number"))
 }
 
 /// Where chance comes from.
@@ -93,23 +100,25 @@ pub fn seeds() -> Vec<(Function, Vec<u8>)> {
     seeds
 }
 
-/// The most memory that this process has reserved.
-pub fn reserved() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmPeak:")).unwrap();
-    peak.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() * 1024
-}
-
-/// Calls `case` with ever new seeds until the time is up; says how many there were.
-pub fn for_a_while(mut case: impl FnMut(&mut Random)) -> u64 {
-    let until = Instant::now() + Duration::from_secs(setting("MOONKEEPER_FUZZ_SECONDS", 10));
-    let first = setting("MOONKEEPER_FUZZ_SEED", 1);
-    for count in 0.. {
-        if Instant::now() >= until {
-            return count;
+/// Calls `case` with `count` fixed seeds and as many of the day; returns how many cases there were.
+pub fn cases(count: u64, mut case: impl FnMut(&mut Random)) -> u64 {
+    let mut made = 0;
+    let mut from = |first: u64, goes_on: &dyn Fn(u64) -> bool| {
+        for nth in (0..).take_while(|nth| goes_on(*nth)) {
+            let named = Case(first.wrapping_add(nth));
+            case(&mut Random::new(named.0));
+            made += 1;
         }
-        let named = Case(first.wrapping_add(count));
-        case(&mut Random::new(named.0));
+    };
+    if let Some(seed) = setting("MOONKEEPER_FUZZ_SEED") {
+        from(seed, &|nth| nth < count);
+        return made;
     }
-    unreachable!("the range has no end")
+    from(1, &|nth| nth < count);
+    let day = dated::day();
+    println!("and {count} cases of day {day} (MOONKEEPER_TEST_DAY={day} repeats them)");
+    let until =
+        setting("MOONKEEPER_FUZZ_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    from(day * SEEDS_OF_A_DAY, &|nth| nth < count || until.is_some_and(|until| Instant::now() < until));
+    made
 }

@@ -2,6 +2,7 @@
 //! of open files.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 
 /// The variable that tells a process which part of the test it is.
@@ -64,6 +65,12 @@ impl Part {
                 return said.trim().to_owned();
             }
         }
+    }
+
+    /// Waits until it has ended, and returns the signal that ended it, if it was one.
+    #[allow(dead_code, reason = "not every test ends a part")]
+    pub fn ended_by(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().signal()
     }
 
     /// A field of its memory status, in bytes: `VmRSS` now, `VmHWM` at its highest.

@@ -4,7 +4,10 @@ import os
 import subprocess
 
 import processes
+from waiting import wait_until
 
+NO_MEMORY = "-200"
+NO_ANSWER = ("-900", "-901")
 # Appended to it: one line of input per question.
 GO_ON = """
 import sys
@@ -30,6 +33,22 @@ class Client:
         self.process.stdin.write(f"{question} {key}\n")
         self.process.stdin.flush()
         return self.process.stdout.readline().strip()
+
+    def put_after_a_failover(self, key):
+        """Puts it as a user does who tries again; returns what was answered before it was taken. Only what the documentation
+        says of the time after a failover may be: no answer from the master that is gone, and no memory before a client has
+        told its own to the new one."""
+        refused = []
+
+        def taken():
+            answer = self.ask("put", key)
+            assert answer in ("0", NO_MEMORY, *NO_ANSWER), f"a put after the failover is answered with {answer}"
+            if answer != "0":
+                refused.append(answer)
+            return answer == "0"
+
+        wait_until(taken, f"a put after the failover; so far {refused}", seconds=60)
+        return refused
 
     def kill(self):
         processes.kill(self.process)

@@ -1,0 +1,12 @@
+//! The day, from which random tests draw seeds beside the fixed ones: those show what they once showed, these look further.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Days since 1970. `MOONKEEPER_TEST_DAY` brings one back.
+pub fn day() -> u64 {
+    let given = std::env::var("MOONKEEPER_TEST_DAY").ok();
+    given.map_or_else(
+        || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 86_400,
+        |text| text.parse().expect("MOONKEEPER_TEST_DAY is a number of days"),
+    )
+}
