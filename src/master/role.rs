@@ -16,9 +16,10 @@ use crate::coordination::types::LeaseId;
 use crate::engine::types::{LogTime, SequenceId};
 use crate::master::admin_api::{self, AdminApi};
 use crate::master::clock::Clock;
+use crate::master::companion::{self, Companion};
 use crate::master::current::{Current, Passage};
 use crate::master::data_dir::DataDir;
-use crate::master::door::Door;
+use crate::master::door::TURN_AWAY;
 use crate::master::flags::interface_address;
 use crate::master::http::{self, Health, Role};
 use crate::master::metrics::Metrics;
@@ -165,9 +166,17 @@ pub(super) async fn run(
         let bulletins = bulletins_of_history;
         tasks.spawn(data_dir.keep(move || bulletins.borrow().status.history, ended.clone()));
     }
-    let door = Arc::new(Door::default());
+    let address = rpc_address(settings).await?;
+    // Before this master can be elected: the port of its predecessor may be with the companion.
+    let (companion, door, held_port) = Companion::start(companion::Setup {
+        settings: &ha.companion,
+        boot_id: boot_id.to_string(),
+        address,
+        metrics: Arc::clone(&metrics),
+    })
+    .await;
     let host = ProcessHost {
-        service: Service::new(settings, rpc_address(settings).await?, metrics),
+        service: Service::new(settings, address, metrics),
         durability: ha.durability,
         clock,
         inputs: inputs.clone(),
@@ -175,6 +184,7 @@ pub(super) async fn run(
         waiting: control.waiting(),
         serving: None,
         door: Arc::clone(&door),
+        held_port,
         log_clock: None,
         told: (clock.now(), None),
         to: Publishing { state, bulletin, applied, peer_state, members },
@@ -189,10 +199,16 @@ pub(super) async fn run(
     };
     if !died {
         inputs.send(Input::Stop).await;
-        if tokio::time::timeout(STOP_TIMEOUT, driving).await.is_err() {
+        if tokio::time::timeout(STOP_TIMEOUT, driving).await.is_ok() {
+            // A port that came from the companion may stay open for longer, and can be left to the end of the process.
+            let _ = tokio::time::timeout(TURN_AWAY * 2, door.closed()).await;
+            if let Some(companion) = companion {
+                companion.dismiss().await;
+            }
+        } else {
+            // The companion turns clients away.
             tracing::warn!("etcd does not answer, ending without handing over");
         }
-        door.closed().await;
     }
     let _ = end.send(true);
     drop(inputs);
