@@ -18,7 +18,7 @@ use simulator::{Counts, Outcome, run};
 const SEEDS: u64 = 1_000;
 
 /// How often each thing happens in a thousand seeds, at least: about half of what it is.
-const FLOORS: [(&str, u64); 15] = [
+const FLOORS: [(&str, u64); 18] = [
     ("events", 20_000_000),
     ("terms", 2_500),
     ("records", 500_000),
@@ -34,6 +34,9 @@ const FLOORS: [(&str, u64); 15] = [
     ("certain", 1_000_000),
     ("expired", 400),
     ("evicted", 15_000),
+    ("witnessed", 1),
+    ("exempt", 1),
+    ("raised", 1),
 ];
 
 /// The same for each kind of fault.
@@ -158,6 +161,7 @@ fn focus_of(bug: moonkeeper::planted::Bug) -> Option<Focus> {
         }
         Bug::QuietLie | Bug::ForgetJoined => Some(Focus::HandOver),
         Bug::LeaseFromArrival | Bug::StaleAbsence | Bug::AnyWriteAnswer => Some(Focus::Lease),
+        Bug::EarlyWitness | Bug::WitnessOfAnother => Some(Focus::Lease),
         Bug::IgnoreDoubt | Bug::SkipChain => Some(Focus::Log),
         Bug::IgnoreUnmount | Bug::RegexNoWait | Bug::ForgetStrays => Some(Focus::Memory),
         _ => None,

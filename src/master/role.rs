@@ -47,6 +47,10 @@ const HANDOVER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the process waits for an orderly end after it was told to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// How long every live member has to have read a newer format before the log is raised to it: a member that is just being
+/// restarted, with an older version perhaps, is not among them.
+const RAISE_AFTER: Duration = Duration::from_secs(60);
+
 /// Messages of peers that may wait.
 const PEER_MESSAGES: usize = 256;
 
@@ -94,6 +98,7 @@ pub(super) async fn run(
             wall: wall.now(),
             seed: boot_id.0,
             history,
+            raise_after: RAISE_AFTER,
         },
         clock.now(),
     );
@@ -256,6 +261,9 @@ async fn forward_reports(mut messages: mpsc::Receiver<PeerMessage>, inputs: Inpu
             }),
             PeerMessage::Gone { name, boot_id } => {
                 BootId::try_from(boot_id).map(|boot_id| Input::PeerGone { name, boot_id })
+            }
+            PeerMessage::Ended { boot_id } => {
+                BootId::try_from(boot_id).map(|boot_id| Input::ProcessEnded { boot_id })
             }
         };
         if let Ok(input) = input {
