@@ -61,11 +61,13 @@ fn log(text: &str) {
 fn close_inherited() {
     let Ok(folder) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers = folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    let inherited: Vec<i32> = numbers.filter(|number| *number >= FIRST_INHERITED).collect();
-    for number in inherited {
+    let found: Vec<i32> = numbers.filter(|number| *number >= FIRST_INHERITED).collect();
+    // Without that of the folder itself, which is closed by now.
+    let is_open = |number: &i32| std::fs::symlink_metadata(format!("/proc/self/fd/{number}")).is_ok();
+    for number in found.into_iter().filter(is_open) {
         #[allow(
             unsafe_code,
-            reason = "nothing in this process owns a descriptor yet; that of the folder itself is closed by now"
+            reason = "what this process was started with has no owner in it, and nothing else is open yet"
         )]
         // SAFETY: this is the first thing that the process does, before threads, files or sockets.
         unsafe {
