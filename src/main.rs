@@ -28,6 +28,7 @@ Commands:
   status      who leads a cluster, who follows and how closely, what is wrong
   switchover  let another master lead
   oplog       look into the log of a cluster
+  companion   turn clients away from the port of a master that died; masters start it themselves
   crd         print the definition of MasterCluster for Kubernetes
   bench       make load for a master and say what it took
   help        print this text
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         _ => {}
     }
     match args.first().map(String::as_str) {
+        Some("companion") => cli::companion::main(&args[1..]),
         Some("crd") => cli::crd::main(&args[1..]),
         Some("bench") => cli::bench::main(&args[1..]),
         Some("master") => cli::master::main(&args[1..]),

@@ -112,6 +112,12 @@ bugs! { simulator: {
     ForgetUnleased => ["model"],
     /// A batch is applied whatever it follows.
     SkipChain => ["history", "INV-3", "INV-8"],
+    /// A witness reports the end of a process that has merely lost its lease.
+    EarlyWitness => ["R6", "INV-7"],
+    /// A report about the end of any process is taken for one about the last primary's.
+    WitnessOfAnother => ["R6", "INV-7"],
+    /// What is exempt from the hold of a new primary is told by the object's id, not by its replicas.
+    ExemptByObject => ["INV-7"],
 }
 schedule: {
     /// A rebuild forgets which log this master knows.

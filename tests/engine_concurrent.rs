@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use engine::{Chance, Claims, Pair, mount, plain, uuid};
+use moonkeeper::engine::format::Format;
 use moonkeeper::engine::object::Replica;
 use moonkeeper::engine::ops::{ReplicaTypes, WriteConfig};
 use moonkeeper::engine::record::{Record, SoftPin};
@@ -240,7 +241,7 @@ struct SlowLog {
 }
 
 impl Log for SlowLog {
-    fn append(&self, _: SequenceId, _: LogTime, record: &Record<'_>) {
+    fn append(&self, _: Format, _: SequenceId, _: LogTime, record: &Record<'_>) {
         let take = |left: u64| left.checked_sub(1);
         if matches!(record, Record::RenewLeases { .. })
             && self.pauses_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use engine::{Chance, Pair, end, mount, plain, present, put, read, remove, start, uuid};
 use moonkeeper::engine::eviction::MAX_VICTIMS;
+use moonkeeper::engine::format::Format;
 use moonkeeper::engine::ops::WriteConfig;
 use moonkeeper::engine::record::{DynamicLease, LeaseBucket, Record, SoftPin};
 use moonkeeper::engine::rules::Rules;
@@ -294,7 +295,7 @@ struct ReadsInBetween {
 }
 
 impl Log for ReadsInBetween {
-    fn append(&self, _: SequenceId, _: LogTime, record: &Record<'_>) {
+    fn append(&self, _: Format, _: SequenceId, _: LogTime, record: &Record<'_>) {
         let engine = self.engine.get().and_then(Weak::upgrade);
         if let (Record::RenewLeases { .. }, Some(engine)) = (record, engine) {
             read(&engine, self.key, self.at).unwrap();

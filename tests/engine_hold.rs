@@ -4,7 +4,7 @@
 
 mod engine;
 
-use engine::{Pair, end, mount, plain, present, put, read, remove, start, uuid};
+use engine::{Pair, end, mount, plain, present, put, read, rejoin, remove, start, uuid};
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::ops::WriteConfig;
 use moonkeeper::engine::record::{DynamicLease, ReplicationKind, SoftPin};
@@ -44,26 +44,6 @@ fn in_first<'a>() -> WriteConfig<'a> {
 fn ids(engine: &Engine) -> Vec<ObjectId> {
     let mut cursor = Cursor::default();
     std::iter::from_fn(|| engine.keys(&mut cursor)).flatten().map(|(id, _)| id).collect()
-}
-
-/// Clients tell their segments, so that there is memory to give out.
-fn rejoin(pair: &Pair, now: u64) {
-    for client in pair.primary.inherited() {
-        let segments = pair.primary.segments();
-        let own = segments.iter().filter(|segment| segment.client == client);
-        let specs: Vec<_> = own
-            .map(|segment| moonkeeper::engine::segment::SegmentSpec {
-                id: segment.id,
-                name: &segment.name,
-                base: segment.base,
-                size: segment.size,
-                te_endpoint: &segment.te_endpoint,
-                protocol: &segment.protocol,
-                host_id: &segment.host_id,
-            })
-            .collect();
-        pair.primary.remount(&specs, client, LogTime(now)).result.unwrap();
-    }
 }
 
 #[test]
@@ -108,6 +88,17 @@ fn nothing_is_evicted_until_the_hold_ends_and_who_found_no_memory_is_remembered(
     assert!(present(engine, "old"));
     assert_eq!(engine.evict(LogTime(102_500)), 1);
     pair.assert_same("in the end");
+}
+
+/// A witness says that the old primary answered its last read some time ago.
+#[test]
+fn a_hold_counts_from_when_the_old_primary_is_known_to_have_ended() {
+    let mut pair = store(rules());
+    put(&pair.primary, "key", 64, &plain(), 100_000);
+    pair.promote(LogTime(101_000), -400);
+    assert_eq!(pair.primary.hold_until(), LogTime(101_600));
+    pair.promote(LogTime(102_000), -5_000);
+    assert_eq!(pair.primary.hold_until(), LogTime(101_600), "long over");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{PodTemplateSpec, Secret};
 use moonkeeper::api::MasterCluster;
 use moonkeeper::coordination::etcd::{LoginFiles, UserName};
 use moonkeeper::master::flags::{self, Parsed};
+use moonkeeper::master::settings::companion::CompanionSettings;
 use moonkeeper::master::settings::ha::{Durability, Expired};
 use moonkeeper::master::settings::peer::PeerAuth;
 use moonkeeper::master::settings::{HaSettings, Settings};
@@ -231,11 +232,36 @@ fn the_defaults_of_the_resource_are_those_of_the_master() {
         panic!("no settings")
     };
     let from_resource = settings("minimal");
-    // Only the admin API is set up differently in a pod, and its token is the one of the peer port.
+    // Only the admin API is set up differently in a pod, and its token is the one of the peer port; and the companion is a
+    // container.
     let own_ha = own.ha.as_mut().unwrap();
+    assert_eq!(own_ha.companion, CompanionSettings::Own);
+    own_ha.companion = ha(&from_resource).companion.clone();
     own_ha.admin = ha(&from_resource).admin.clone();
     own_ha.peer_auth = PeerAuth::TokenFile(own_ha.admin.token_file.clone().unwrap());
     assert_eq!(*own, from_resource);
+}
+
+#[test]
+fn the_companion_is_a_sidecar_at_the_socket_that_the_master_is_told() {
+    let CompanionSettings::At(socket) = ha(&settings("minimal")).companion.clone() else { panic!() };
+    let pod = template(|_| {}).spec.unwrap();
+    let sidecar = &pod.init_containers.as_ref().unwrap()[0];
+    assert_eq!(sidecar.restart_policy.as_deref(), Some("Always"));
+    assert!(sidecar.args.as_ref().unwrap().contains(&format!("--socket={}", socket.display())));
+    assert_eq!(sidecar.image, pod.containers[0].image);
+    assert_eq!(sidecar.security_context, pod.containers[0].security_context);
+    let folder = socket.parent().unwrap().to_str().unwrap();
+    for container in [sidecar, &pod.containers[0]] {
+        let mounts = container.volume_mounts.as_ref().unwrap();
+        let mount = mounts.iter().find(|mount| mount.mount_path == folder).unwrap();
+        assert_eq!((mount.name.as_str(), mount.read_only), ("companion", None));
+    }
+
+    assert_eq!(ha(&settings("bare")).companion, CompanionSettings::Off);
+    let pod = template(|it| it.spec.failover.companion = false).spec.unwrap();
+    assert!(pod.init_containers.is_none());
+    assert!(pod.volumes.unwrap().iter().all(|volume| volume.name != "companion"));
 }
 
 #[test]

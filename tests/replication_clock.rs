@@ -52,6 +52,7 @@ impl Scene {
             wall: LogTime(1_000),
             seed: 1,
             history: None,
+            raise_after: Duration::from_secs(60),
         };
         let mut scene =
             Self { node: Node::new(settings, Monotonic(now)), etcd, now, keep_alives: Vec::new() };

@@ -1,5 +1,4 @@
-//! Records and batches as bytes: what is written is read, what is not a batch is refused, and format 1 stays what it
-//! is.
+//! Records and batches as bytes: what is written is read, what is not a batch is refused, and a format stays what it is.
 
 #[allow(dead_code)] // the soaks use all of it
 #[path = "engine/chance.rs"]
@@ -64,7 +63,7 @@ fn every_kind_of_record_comes_back() {
         for _ in 0..200 {
             records::random(&mut chance, kind, |at, record| {
                 let (mut bytes, mut scratch) = (Vec::new(), Scratch::default());
-                encode(&mut bytes, &mut Context::default(), at, record);
+                encode(Format::NEWEST, &mut bytes, &mut Context::default(), at, record);
                 let mut read = Records::new(Format::NEWEST, &bytes);
                 let (read_at, back) = read.next(&mut scratch).unwrap().unwrap();
                 assert_eq!((read_at, format!("{back:?}")), (at, format!("{record:?}")));
@@ -74,16 +73,28 @@ fn every_kind_of_record_comes_back() {
     }
 }
 
-/// The bytes of each example of format 1, a plain batch and a compressed one. A line that has to change means a new
-/// format. How well a body is compressed is no part of the format, so the last line is only read.
+/// The bytes of each example of a format, a plain batch and a compressed one.
+fn examples(format: Format) -> &'static str {
+    match format {
+        Format::One => include_str!("replication_codec/format-1.txt"),
+        Format::Two => include_str!("replication_codec/format-2.txt"),
+    }
+}
+
+/// A line that has to change means a new format. How well a body is compressed is no part of the format, so the last line
+/// is only read.
 #[test]
-fn format_1_is_what_it_was() {
+fn formats_are_what_they_were() {
+    Format::READABLE.iter().copied().for_each(is_what_it_was);
+}
+
+fn is_what_it_was(format: Format) {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let (mut lines, mut kinds) = (Vec::new(), [false; records::KINDS]);
-    let (mut body, mut small) = (Body::default(), Body::default());
-    records::each_example(|at, record| {
+    let (mut body, mut small) = (Body::of(format), Body::of(format));
+    records::each_example(format, |at, record| {
         let mut bytes = Vec::new();
-        encode(&mut bytes, &mut Context::default(), at, record);
+        encode(format, &mut bytes, &mut Context::default(), at, record);
         kinds[records::kind(record)] = true;
         let name = View::new(Checksum(0), FIRST, at, record).op_type;
         lines.push(format!("{name} {}", hex(&bytes)));
@@ -95,10 +106,10 @@ fn format_1_is_what_it_was() {
     lines.push(format!("plain-batch {}", hex(&sealed(&small).bytes)));
     assert_eq!(kinds, [true; records::KINDS], "some kind has no example");
     let fresh = sealed(&body);
-    let mut kept: Vec<&str> = include_str!("replication_codec/format-1.txt").lines().collect();
+    let mut kept: Vec<&str> = examples(format).lines().collect();
     let last = kept.pop().unwrap_or_default();
     let now = || format!("{}\ncompressed-batch {}", lines.join("\n"), hex(&fresh.bytes));
-    assert!(lines == kept, "format 1 has changed; now it would be:\n{}", now());
+    assert!(lines == kept, "{format:?} has changed; now it would be:\n{}", now());
     let digits = last.strip_prefix("compressed-batch ").unwrap().as_bytes().chunks(2);
     let bytes: Vec<u8> =
         digits.map(|two| u8::from_str_radix(str::from_utf8(two).unwrap(), 16).unwrap()).collect();
@@ -113,7 +124,7 @@ fn what_is_written_often_is_small() {
     let mut body = Body::default();
     let mut sizes = Vec::new();
     for nth in 0..100_u64 {
-        records::each_example(|at, record| {
+        records::each_example(Format::NEWEST, |at, record| {
             let shifted = match *record {
                 Record::PutStart(start) if !start.hard_pin => Record::PutStart(start),
                 Record::End { mut object, checksum: None } => {
@@ -173,7 +184,7 @@ fn what_is_no_batch_is_refused() {
     };
     assert!(matches!(Batch::open(b""), Err(BatchError::Foreign(0))));
     assert!(matches!(Batch::open(&changed(0, b'X')), Err(BatchError::Foreign(_))));
-    assert!(matches!(Batch::open(&changed(4, 2)), Err(BatchError::Format(2))));
+    assert!(matches!(Batch::open(&changed(4, 3)), Err(BatchError::Format(3))));
     let mut flipped = good.clone();
     flipped[60] ^= 1;
     assert!(matches!(Batch::open(&flipped), Err(BatchError::Checksum { .. })));

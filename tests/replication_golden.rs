@@ -17,9 +17,9 @@ use engine::{Pair, chance, mount, plain, put, read, start, uuid};
 use moonkeeper::engine::doubts::Doubts;
 use moonkeeper::engine::format::Format;
 use moonkeeper::engine::ops::{ReplicaTypes, WriteConfig};
-use moonkeeper::engine::record::{DynamicLease, ReplicationKind};
+use moonkeeper::engine::record::{DynamicLease, EvictRule, Record, ReplicationKind};
 use moonkeeper::engine::rules::Rules;
-use moonkeeper::engine::types::LogTime;
+use moonkeeper::engine::types::{LogTime, SequenceId};
 use moonkeeper::replication::batch::Batch;
 use moonkeeper::replication::follower::{Offered, Position};
 use moonkeeper::replication::replica::Replica;
@@ -28,6 +28,7 @@ use moonkeeper::replication::replica::Replica;
 fn golden(format: Format) -> &'static str {
     match format {
         Format::One => include_str!("replication_golden/format-1.txt"),
+        Format::Two => include_str!("replication_golden/format-2.txt"),
     }
 }
 
@@ -42,12 +43,16 @@ fn golden_logs_give_the_digests_that_they_gave() {
     for format in Format::READABLE {
         let replica = Replica::new(Rules { lease_ttl: 1, release_timeout: 1, ..Rules::default() }, 1 << 20);
         let (mut position, mut kinds) = (Position::default(), [0; records::KINDS]);
+        let mut confined = [0; 2];
         for (nth, line) in golden(*format).lines().enumerate() {
             let (digest, batch) = line.split_once(' ').unwrap();
             let batch = from_hex(batch);
             let opened = Batch::open(&batch).unwrap();
             assert_eq!(opened.header.format, *format);
-            opened.each(|_, _, record| kinds[records::kind(record)] += 1);
+            opened.each(|_, _, record| {
+                kinds[records::kind(record)] += 1;
+                confined[usize::from(matches!(record, Record::Evict(_)))] += u32::from(is_confined(record));
+            });
             assert_eq!(position.offer(&batch, &replica), Offered::Applied, "{format:?}, line {}", nth + 1);
             let found = replica.engine.sequencer(LogTime(0)).digest();
             assert_eq!(
@@ -61,9 +66,21 @@ fn golden_logs_give_the_digests_that_they_gave() {
             kinds.iter().all(|count| *count > 0),
             "{format:?}: some kind of record is missing: {kinds:?}"
         );
+        let says_so = *format >= Format::Two;
+        assert_eq!(confined.map(|rules| rules > 0), [says_so; 2], "{format:?}: {confined:?}");
         let engine = &replica.engine;
         assert_eq!((engine.doubts(), engine.faults()), (Doubts::default(), 0));
         engine::assert_sound(engine, "after a golden log");
+    }
+}
+
+/// Whether a rule spares what was reserved before a record.
+fn is_confined(record: &Record<'_>) -> bool {
+    match *record {
+        Record::Evict(EvictRule { reserved_since, .. }) | Record::RemoveAll { reserved_since, .. } => {
+            reserved_since != SequenceId(0)
+        }
+        _ => false,
     }
 }
 
@@ -114,6 +131,24 @@ fn rare_steps(pair: &mut Pair) {
     engine.resign(later(), true);
     pair.begin(later(), 1_000);
     engine.remove_all(false, later());
+    // A term after a crash: of two objects one was reserved before it.
+    mount(&engine, 904, 1, 100_000, later().0);
+    let spread = WriteConfig { preferred: &[b"segment-904"], ..plain() };
+    put(&engine, "promised perhaps", 100, &spread, later().0);
+    engine.sequencer(later()).commit_digest();
+    let crash = later();
+    pair.begin(crash, 1_000);
+    mount(&engine, 905, 2, 100_000, crash.0);
+    for key in ["fresh", "fresher"] {
+        put(&engine, key, 100, &plain(), crash.0);
+        assert!(start(&engine, "too large", 1_000_000, &plain(), crash.0).is_err());
+        let held = crash.plus(200);
+        if key == "fresh" {
+            assert_eq!(engine.evict(held), 1);
+        } else {
+            assert_eq!(engine.remove_all(false, held).0, 1);
+        }
+    }
     let batches = || pair.written(|log| log.recording.as_ref().unwrap().batches.len());
     let before = batches();
     while batches() == before {

@@ -10,11 +10,12 @@ use moonkeeper::coordination::model::Model;
 use moonkeeper::coordination::types::{
     Failure, Get, KeyRange, LeaseId, Op, OpResult, Page, Request, Response, Txn,
 };
+use moonkeeper::engine::format::Format;
 use moonkeeper::engine::record::Record;
 use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::state::Log;
 use moonkeeper::engine::types::{LogTime, SequenceId, Term, Uuid};
-use moonkeeper::replication::batch::{Checksum, LogId};
+use moonkeeper::replication::batch::{Batch, Checksum, LogId};
 use moonkeeper::replication::follower::{Offered, Position};
 use moonkeeper::replication::keys::Keys;
 use moonkeeper::replication::queue::Queue;
@@ -42,12 +43,16 @@ impl Scene {
         let lead = Txn { success: vec![put(keys.election())], ..Txn::default() };
         let Ok(Response::Txn { revision, .. }) = etcd.call(NOW, &Request::Txn(lead)) else { panic!() };
         let end = End { log: LogId(7), last: SequenceId(0), checksum: Checksum(0), latest: None };
-        let writer = Writer::new(keys.clone(), Term(revision), end);
+        let writer = Writer::new(keys.clone(), Term(revision), end, None);
         Self { etcd, keys, queue: Arc::new(Queue::new(1 << 20)), writer }
     }
 
     fn append(&self, id: u64) {
-        self.queue.append(SequenceId(id), LogTime(id), &joined(id));
+        self.append_in(Format::NEWEST, id);
+    }
+
+    fn append_in(&self, format: Format, id: u64) {
+        self.queue.append(format, SequenceId(id), LogTime(id), &joined(id));
     }
 
     fn send(&mut self, txn: Txn) -> Result<Response, Failure> {
@@ -162,4 +167,27 @@ fn results_of_other_shapes_are_unknown() {
     scene.writer.next(&scene.queue).unwrap().unwrap();
     let odd = Response::Txn { revision: 9, succeeded: false, results: vec![OpResult::Put] };
     assert_eq!(scene.writer.answered(Ok(odd), &scene.queue), Written::Unknown);
+}
+
+/// The key and the first batch in a newer format are one transaction, and no batch is in two formats.
+#[test]
+fn a_newer_format_begins_with_a_batch_of_its_own() {
+    let mut scene = Scene::new();
+    let key = |scene: &mut Scene| {
+        let get = Request::Get(Get::all(KeyRange::key(scene.keys.format())));
+        let Ok(Response::Got { page, .. }) = scene.etcd.call(NOW, &get) else { panic!() };
+        page.entries.first().map(|entry| (entry.value.clone(), entry.version))
+    };
+    for (format, id) in [(Format::One, 1), (Format::One, 2), (Format::Two, 3), (Format::Two, 4)] {
+        scene.append_in(format, id);
+    }
+    assert_eq!(scene.write(), Written::Durable(SequenceId(2)));
+    assert_eq!(key(&mut scene), Some(("1".into(), 1)));
+    assert_eq!(scene.write(), Written::Durable(SequenceId(4)));
+    assert_eq!(key(&mut scene), Some(("2".into(), 2)));
+    scene.append_in(Format::Two, 5);
+    assert_eq!(scene.write(), Written::Durable(SequenceId(5)));
+    assert_eq!(key(&mut scene), Some(("2".into(), 2)), "written once");
+    let formats = scene.batches().entries.iter().map(|entry| Batch::open(&entry.value).unwrap().header.format);
+    assert_eq!(formats.collect::<Vec<_>>(), [Format::One, Format::Two, Format::Two]);
 }

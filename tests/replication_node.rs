@@ -3,7 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+#[path = "node/formats.rs"]
+mod formats;
 mod node;
+#[path = "node/takeover.rs"]
+mod takeover;
 
 use bytes::Bytes;
 use moonkeeper::coordination::types::{KeyRange, KeyValue, LeaseId, Request};

@@ -23,7 +23,7 @@ const SEEDS: u64 = 1_000;
 const DATED_SEEDS: u64 = 100;
 
 /// How often each thing happens in a thousand seeds, at least: about half of what it is.
-const FLOORS: [(&str, u64); 15] = [
+const FLOORS: [(&str, u64); 18] = [
     ("events", 20_000_000),
     ("terms", 2_500),
     ("records", 500_000),
@@ -39,6 +39,9 @@ const FLOORS: [(&str, u64); 15] = [
     ("certain", 1_000_000),
     ("expired", 400),
     ("evicted", 15_000),
+    ("witnessed", 1),
+    ("exempt", 1),
+    ("raised", 1),
 ];
 
 /// The same for each kind of fault.
@@ -196,6 +199,7 @@ fn focus_of(bug: moonkeeper::planted::Bug) -> Option<Focus> {
         }
         Bug::QuietLie | Bug::ForgetJoined => Some(Focus::HandOver),
         Bug::LeaseFromArrival | Bug::StaleAbsence | Bug::AnyWriteAnswer => Some(Focus::Lease),
+        Bug::EarlyWitness | Bug::WitnessOfAnother => Some(Focus::Lease),
         Bug::IgnoreDoubt | Bug::SkipChain => Some(Focus::Log),
         Bug::IgnoreUnmount | Bug::RegexNoWait | Bug::ForgetStrays => Some(Focus::Memory),
         _ => None,

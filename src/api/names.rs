@@ -31,6 +31,8 @@ pub const ROLE_UNKNOWN: &str = "unknown";
 
 /// The container of the master in each pod.
 pub const CONTAINER: &str = "master";
+/// The container beside it, and the volume that they share.
+pub const COMPANION: &str = "companion";
 
 /// The file of the token in the admin Secret.
 pub const TOKEN_KEY: &str = "token";

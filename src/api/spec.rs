@@ -278,11 +278,19 @@ pub struct Failover {
     /// How long a new primary waits to hear from a client of the old one before it gives up the client's memory.
     #[serde(rename = "inheritedClientTTL")]
     pub inherited_client_ttl: GoDuration,
+    /// A small container beside each master turns clients away if the master dies, so that their calls fail at once and
+    /// not after four seconds.
+    pub companion: bool,
 }
 
 impl Default for Failover {
     fn default() -> Self {
-        Self { lease_ttl: "5s".into(), keep_alive_interval: "1s".into(), inherited_client_ttl: "180s".into() }
+        Self {
+            lease_ttl: "5s".into(),
+            keep_alive_interval: "1s".into(),
+            inherited_client_ttl: "180s".into(),
+            companion: true,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub(crate) mod ask;
 pub mod bench;
+pub mod companion;
 pub mod crd;
 mod etcd_options;
 pub mod kubectl;

@@ -3,7 +3,7 @@
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 /// The variable by which a process is told whose end is its own: a process id.
-pub(super) const VARIABLE: &str = "MOONKEEPER_DIES_WITH";
+pub(super) const VARIABLE: &str = crate::master::companion::DIES_WITH;
 
 /// Why a process that should end with another cannot be sure to.
 #[derive(Debug, thiserror::Error)]
@@ -22,12 +22,21 @@ pub(super) enum ParentError {
 /// If the variable says so, makes the kernel kill this process when its parent ends. To be called before anything else
 /// is done.
 pub(super) fn end_with_parent() -> Result<(), ParentError> {
-    let Some(text) = std::env::var_os(VARIABLE) else { return Ok(()) };
-    let text = text.to_string_lossy();
-    let not_one = || ParentError::NotAProcess(text.clone().into_owned());
-    let parent = text.parse().ok().and_then(Pid::from_raw).ok_or_else(not_one)?;
+    let Some(parent) = parent()? else { return Ok(()) };
     let number = parent.as_raw_nonzero().get();
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|why| ParentError::System(number, why))?;
     // It may have ended before the kernel was asked; then somebody else is the parent now.
     if getppid() == Some(parent) { Ok(()) } else { Err(ParentError::Gone(number)) }
+}
+
+/// The process whose end is that of this one, if the variable names one.
+pub(super) fn parent() -> Result<Option<Pid>, ParentError> {
+    let Some(text) = std::env::var_os(VARIABLE) else { return Ok(None) };
+    let text = text.to_string_lossy();
+    // Not a negative number: that would be a group.
+    let number = text.parse().ok().filter(|number| *number > 0);
+    match number.and_then(Pid::from_raw) {
+        Some(parent) => Ok(Some(parent)),
+        None => Err(ParentError::NotAProcess(text.into_owned())),
+    }
 }

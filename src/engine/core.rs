@@ -13,6 +13,7 @@ use super::doubts::Doubts;
 use super::eviction::EvictionIndex;
 use super::extents::Extents;
 use super::faults::Faults;
+use super::format::Format;
 use super::group::{Group, Membership};
 use super::ids::Ids;
 use super::object::{Replica, ReplicaStatus, Replicas};
@@ -32,6 +33,8 @@ pub struct Core {
     pub last: SequenceId,
     /// Its timestamp.
     pub log_time: LogTime,
+    /// What this engine writes its own records in. Not state: each batch says what it is written in.
+    pub format: Format,
     /// What the last `NewTerm` left behind.
     pub reign: Reign,
     /// What it found.

@@ -110,10 +110,17 @@ impl Ordered {
         }
     }
 
-    fn iter(&self, last: LeaseBucket) -> impl Iterator<Item = (LeaseBucket, ObjectId)> {
-        self.buckets
-            .range(..=last)
+    /// From a position to the end of a bucket.
+    fn iter(
+        &self,
+        first: (LeaseBucket, ObjectId),
+        last: LeaseBucket,
+    ) -> impl Iterator<Item = (LeaseBucket, ObjectId)> {
+        // A range that ends before it begins is empty, but the map does not take it.
+        let buckets = self.buckets.range(first.0.min(last)..=last);
+        buckets
             .flat_map(|(bucket, ids)| ids.iter().map(move |id| (*bucket, ObjectId(id))))
+            .skip_while(move |place| *place < first)
     }
 }
 
@@ -149,21 +156,23 @@ impl EvictionIndex {
         }
     }
 
-    /// The candidates whose lease may have ended by `now`, in order. Those of the last step have to be looked at.
+    /// The candidates whose lease may have ended by `now`, in order from a position on. Those of the last step have to be
+    /// looked at.
     pub fn candidates(
         &self,
+        from: (LeaseBucket, ObjectId),
         now: LogTime,
         soft_pinned: bool,
     ) -> impl Iterator<Item = (LeaseBucket, ObjectId)> {
         let order = if soft_pinned { &self.soft } else { &self.plain };
-        order.iter(LeaseBucket::of(now))
+        order.iter(from, LeaseBucket::of(now))
     }
 
     /// The candidates that a rule names: a function of the index and the rule, and of nothing else.
     #[must_use]
     pub fn named_by(&self, rule: &EvictRule) -> Vec<(LeaseBucket, ObjectId)> {
         let order = if rule.soft_pinned { &self.soft } else { &self.plain };
-        order.iter(rule.up_to.0).take_while(|place| *place <= rule.up_to).collect()
+        order.iter(rule.from, rule.up_to.0).take_while(|place| *place <= rule.up_to).collect()
     }
 
     /// The objects whose soft pin has ended by `now`, those that ended first and no more than one record takes off.

@@ -3,19 +3,25 @@
 
 /// A format that this binary reads: its own, and the one before. A variant that is added does not compile until decoding
 /// and `apply` say what it means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum Format {
     /// The first one.
     One = 1,
+    /// The rules `Evict` and `RemoveAll` can be confined to what was reserved since a record (R6).
+    #[default]
+    Two = 2,
 }
 
 impl Format {
     /// All that this binary reads, the oldest first.
-    pub const READABLE: &'static [Self] = &[Self::One];
+    pub const READABLE: &'static [Self] = &[Self::One, Self::Two];
 
     /// The newest of them: what a new log is written in.
-    pub const NEWEST: Self = Self::One;
+    pub const NEWEST: Self = Self::Two;
+
+    /// The oldest of them: what every member that could lead reads.
+    pub const OLDEST: Self = Self::One;
 
     /// The format with this number, if this binary reads it.
     #[must_use]

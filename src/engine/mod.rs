@@ -13,6 +13,7 @@ pub(crate) mod core;
 pub mod digest;
 pub mod doubts;
 pub mod eviction;
+mod exempt;
 pub mod extents;
 pub mod faults;
 pub mod format;

@@ -95,10 +95,15 @@ pub struct DynamicLease {
 /// that, soft pins whose time has passed are taken off, a bounded number of them and the oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EvictRule {
-    /// The last position that goes, in order of lease and id.
+    /// The first position that goes, in order of lease and id.
+    pub from: (LeaseBucket, ObjectId),
+    /// The last position that goes.
     pub up_to: (LeaseBucket, ObjectId),
     /// Whether the order of soft-pinned objects is meant, or that of the others.
     pub soft_pinned: bool,
+    /// Only objects go all of whose replicas were reserved by this record or a later one, and of groups those all of
+    /// whose members are such (R6); zero if all objects do.
+    pub reserved_since: SequenceId,
 }
 
 /// A moment by which a lease has ended, rounded up to the grain of the order of eviction.
@@ -194,6 +199,9 @@ pub enum Record<'a> {
         up_to: ObjectId,
         /// Leases do not count.
         force: bool,
+        /// Only objects go all of whose replicas were reserved by this record or a later one, and of groups those all of
+        /// whose members are such (R6); zero if all objects do.
+        reserved_since: SequenceId,
     },
     /// Objects are evicted.
     Evict(EvictRule),

@@ -48,8 +48,8 @@ type Entry = (Arc<[u8]>, SequenceId);
 
 /// Where the records of a primary go, in order, while the sequencer is held: it must not wait.
 pub trait Log: Send + Sync + std::fmt::Debug {
-    /// The next record, which is applied already.
-    fn append(&self, id: SequenceId, at: LogTime, record: &Record<'_>);
+    /// The next record, which is applied already and has to be written in this format.
+    fn append(&self, format: Format, id: SequenceId, at: LogTime, record: &Record<'_>);
 }
 
 /// When something is done: a moment, or a clock to read.
@@ -173,6 +173,11 @@ impl Engine {
         self.sealed.store(false, Ordering::Relaxed);
     }
 
+    /// Makes records in this format from here on. A log has it from its format key.
+    pub fn set_format(&self, format: Format) {
+        self.core.lock().format = format;
+    }
+
     /// Whether commits and live leases are refused. Under the sequencer the answer stays true until it is let go of.
     #[must_use]
     pub fn is_sealed(&self) -> bool {
@@ -216,10 +221,10 @@ impl Sequencer<'_> {
         if self.engine.is_sealed() {
             return SequenceId::NEVER;
         }
-        let id = self.next_id();
-        self.apply(Format::NEWEST, id, self.now, record);
+        let (id, format) = (self.next_id(), self.core.format);
+        self.apply(format, id, self.now, record);
         if let Some(log) = &self.engine.log {
-            log.append(id, self.now, record);
+            log.append(format, id, self.now, record);
         }
         id
     }

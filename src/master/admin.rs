@@ -367,6 +367,7 @@ mod tests {
     impl crate::engine::Log for Forgetful {
         fn append(
             &self,
+            _: crate::engine::format::Format,
             _: types::SequenceId,
             _: types::LogTime,
             record: &crate::engine::record::Record<'_>,

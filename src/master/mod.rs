@@ -4,6 +4,7 @@ pub mod admin;
 pub mod admin_api;
 pub mod admission;
 pub mod clock;
+pub mod companion;
 pub mod current;
 pub mod data_dir;
 pub mod describe;

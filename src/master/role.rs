@@ -16,9 +16,10 @@ use crate::coordination::types::LeaseId;
 use crate::engine::types::{LogTime, SequenceId};
 use crate::master::admin_api::{self, AdminApi};
 use crate::master::clock::Clock;
+use crate::master::companion::{self, Companion};
 use crate::master::current::{Current, Passage};
 use crate::master::data_dir::DataDir;
-use crate::master::door::Door;
+use crate::master::door::TURN_AWAY;
 use crate::master::flags::interface_address;
 use crate::master::http::{self, Health, Role};
 use crate::master::metrics::Metrics;
@@ -45,6 +46,10 @@ const HANDOVER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long the process waits for an orderly end after it was told to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How long every live member has to have read a newer format before the log is raised to it: a member that is just being
+/// restarted, with an older version perhaps, is not among them.
+const RAISE_AFTER: Duration = Duration::from_secs(60);
 
 /// Messages of peers that may wait.
 const PEER_MESSAGES: usize = 256;
@@ -93,6 +98,7 @@ pub(super) async fn run(
             wall: wall.now(),
             seed: boot_id.0,
             history,
+            raise_after: RAISE_AFTER,
         },
         clock.now(),
     );
@@ -165,9 +171,17 @@ pub(super) async fn run(
         let bulletins = bulletins_of_history;
         tasks.spawn(data_dir.keep(move || bulletins.borrow().status.history, ended.clone()));
     }
-    let door = Arc::new(Door::default());
+    let address = rpc_address(settings).await?;
+    // Before this master can be elected: the port of its predecessor may be with the companion.
+    let (companion, door, held_port) = Companion::start(companion::Setup {
+        settings: &ha.companion,
+        boot_id: boot_id.to_string(),
+        address,
+        metrics: Arc::clone(&metrics),
+    })
+    .await;
     let host = ProcessHost {
-        service: Service::new(settings, rpc_address(settings).await?, metrics),
+        service: Service::new(settings, address, metrics),
         durability: ha.durability,
         clock,
         inputs: inputs.clone(),
@@ -175,6 +189,7 @@ pub(super) async fn run(
         waiting: control.waiting(),
         serving: None,
         door: Arc::clone(&door),
+        held_port,
         log_clock: None,
         told: (clock.now(), None),
         to: Publishing { state, bulletin, applied, peer_state, members },
@@ -189,10 +204,16 @@ pub(super) async fn run(
     };
     if !died {
         inputs.send(Input::Stop).await;
-        if tokio::time::timeout(STOP_TIMEOUT, driving).await.is_err() {
+        if tokio::time::timeout(STOP_TIMEOUT, driving).await.is_ok() {
+            // A port that came from the companion may stay open for longer, and can be left to the end of the process.
+            let _ = tokio::time::timeout(TURN_AWAY * 2, door.closed()).await;
+            if let Some(companion) = companion {
+                companion.dismiss().await;
+            }
+        } else {
+            // The companion turns clients away.
             tracing::warn!("etcd does not answer, ending without handing over");
         }
-        door.closed().await;
     }
     let _ = end.send(true);
     drop(inputs);
@@ -240,6 +261,9 @@ async fn forward_reports(mut messages: mpsc::Receiver<PeerMessage>, inputs: Inpu
             }),
             PeerMessage::Gone { name, boot_id } => {
                 BootId::try_from(boot_id).map(|boot_id| Input::PeerGone { name, boot_id })
+            }
+            PeerMessage::Ended { boot_id } => {
+                BootId::try_from(boot_id).map(|boot_id| Input::ProcessEnded { boot_id })
             }
         };
         if let Ok(input) = input {

@@ -2,6 +2,7 @@
 //! primary and ends when it no longer is, or lasts as long as the process if there is but one.
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -66,6 +67,8 @@ pub struct Serving {
     pub address: SocketAddr,
     /// How many clients are connected.
     pub connections: Arc<AtomicUsize>,
+    /// Another descriptor of the port, for the companion. The port closes when both are closed.
+    pub socket: Option<OwnedFd>,
 }
 
 impl Service {
@@ -122,6 +125,7 @@ impl Service {
             None => Server::bind(self.address, self.server.clone())?,
         };
         let (address, connections) = (server.local_address(), server.connections());
+        let socket = server.socket().ok();
         tracing::info!(%address, "serving mooncake clients");
         engine.sequencer(clock.now()).seed_chance(clock.now().0);
         let liveness = self.deadlines_of(term);
@@ -162,7 +166,7 @@ impl Service {
                 Some(listener)
             });
         }
-        Ok(Serving { stop, tasks, guards, liveness, clock, address, connections })
+        Ok(Serving { stop, tasks, guards, liveness, clock, address, connections, socket })
     }
 
     /// The deadlines of clients in this term.

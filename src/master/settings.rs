@@ -6,6 +6,7 @@ use super::flags::value::Value;
 use super::flags::{FlagError, Values, Warning};
 use crate::net::listen::EVERY_ADDRESS;
 
+pub mod companion;
 pub mod ha;
 pub mod peer;
 

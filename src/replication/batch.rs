@@ -58,12 +58,25 @@ impl fmt::Display for Checksum {
 /// The records of one batch as bytes, before compression.
 #[derive(Debug, Default)]
 pub struct Body {
+    format: Format,
     bytes: Vec<u8>,
     records: u32,
     context: Context,
 }
 
 impl Body {
+    /// An empty one, in this format.
+    #[must_use]
+    pub fn of(format: Format) -> Self {
+        Self { format, ..Self::default() }
+    }
+
+    /// The format that its records are in.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
     /// Adds a record. False, and nothing changed, if there would be too much in it; a first record always fits.
     #[must_use]
     pub fn try_push(&mut self, at: LogTime, record: &Record<'_>) -> bool {
@@ -71,7 +84,7 @@ impl Body {
             return false;
         }
         let (length, context) = (self.bytes.len(), self.context);
-        codec::encode(&mut self.bytes, &mut self.context, at, record);
+        codec::encode(self.format, &mut self.bytes, &mut self.context, at, record);
         if self.bytes.len() > MAX_BODY && self.records > 0 {
             self.bytes.truncate(length);
             self.context = context;
@@ -84,7 +97,7 @@ impl Body {
     /// A bug on purpose: adds the records of another body.
     #[cfg(feature = "planted")]
     pub fn absorb(&mut self, other: &Self) {
-        let (mut records, mut scratch) = (Records::new(Format::NEWEST, &other.bytes), Scratch::default());
+        let (mut records, mut scratch) = (Records::new(other.format, &other.bytes), Scratch::default());
         while let Ok(Some((at, record))) = records.next(&mut scratch) {
             let _ = self.try_push(at, &record);
         }
@@ -108,7 +121,13 @@ impl Body {
         self.records == 0
     }
 
-    /// Takes everything out and keeps the room.
+    /// Takes everything out, to be used again for records in this format.
+    pub fn reuse(&mut self, format: Format) {
+        self.clear();
+        self.format = format;
+    }
+
+    /// Takes everything out and keeps the allocation.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.records = 0;
@@ -156,7 +175,7 @@ enum Encoding {
 #[must_use]
 pub fn seal(log: LogId, term: Term, first: SequenceId, previous: Checksum, body: &Body) -> Sealed {
     let last = SequenceId(first.0 + u64::from(body.records.max(1)) - 1);
-    let header = Header { format: Format::NEWEST, log, term, first, last, previous };
+    let header = Header { format: body.format, log, term, first, last, previous };
     let compressed = (body.len() >= WORTH).then(|| lz4_flex::block::compress(&body.bytes));
     // Reading plain bytes is free, so an eighth less is the least worth having.
     let (encoding, kept) = match &compressed {
@@ -281,6 +300,13 @@ impl Batch {
             id = SequenceId(id.0.saturating_add(1));
         }
     }
+}
+
+/// The format that a batch says to be in, if this binary reads it.
+#[must_use]
+pub fn format_of(batch: &[u8]) -> Option<Format> {
+    let number = batch.strip_prefix(&MAGIC)?.first_chunk()?;
+    Format::of(u32::from_le_bytes(*number))
 }
 
 fn take_header(covered: &[u8], length: usize) -> Result<(Header, u8, u64, &[u8]), BatchError> {

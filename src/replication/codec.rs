@@ -5,7 +5,8 @@
 //! the same as before is not named again: nearly all of these are one byte. So a record is only readable after those
 //! before it in the same body; a body stands alone.
 //!
-//! What a kind means in one format never changes. A new kind, or another meaning, is another format.
+//! What a kind means in one format never changes. A new kind, other fields, or another meaning is another format: encoding
+//! and decoding take the format as an argument.
 
 mod decode;
 mod encode;

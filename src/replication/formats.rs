@@ -64,6 +64,16 @@ impl LogFormat {
         }
     }
 
+    /// The format that a primary writes under this key in a log that there is already. Without the key, which nothing
+    /// deletes, that is the oldest one: all masters read it.
+    #[must_use]
+    pub fn written_on(self) -> Format {
+        match self {
+            Self::New => Format::OLDEST,
+            Self::Ours | Self::Older(_) => self.written(),
+        }
+    }
+
     /// The format that a primary writes under this key.
     #[must_use]
     pub fn written(self) -> Format {

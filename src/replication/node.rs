@@ -11,10 +11,12 @@ mod heard;
 mod interface;
 mod leaving;
 mod member;
+mod raising;
 mod serving;
 pub mod status;
 mod trust;
 mod view;
+mod witness;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,6 +46,8 @@ use handover::Handover;
 use heard::PrimaryWord;
 use leaving::Leaving;
 use member::Member;
+use raising::Raising;
+use witness::Witnessed;
 
 /// What is expected of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +119,7 @@ struct Reign {
     handover: Option<Handover>,
     /// Clients and people were told that this term began.
     told: bool,
+    raising: Raising,
 }
 
 /// A standby that is connected to this primary's peer port.
@@ -169,6 +174,8 @@ pub struct Node {
     refused: Option<String>,
     /// The process that was found dead.
     dead: Option<BootId>,
+    /// Processes that have ended, as witnesses say.
+    witnessed: Witnessed,
     calls: HashMap<CallId, Purpose>,
     next_call: u64,
     next_watch: u64,
@@ -198,6 +205,7 @@ impl Node {
             history,
             refused: None,
             dead: None,
+            witnessed: Witnessed::default(),
             calls: HashMap::new(),
             next_call: 0,
             next_watch: 0,
@@ -266,6 +274,7 @@ impl Node {
                     self.peers.remove(&name);
                 }
             }
+            Input::ProcessEnded { boot_id } => self.process_ended(now, boot_id),
             Input::PrimaryTold { boot_id, term, log, durable, sent_ms } => {
                 self.primary_told(now, boot_id, PrimaryWord { log, term, durable, sent_ms });
             }

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use super::batch::Body;
 use super::queue_space::{OwnedPermit, Permit, QueueSpace, Ticket};
+use crate::engine::format::Format;
 use crate::engine::record::Record;
 use crate::engine::state::Log;
 use crate::engine::types::{LogTime, SequenceId};
@@ -148,16 +149,21 @@ impl Queue {
 }
 
 impl Log for Arc<Queue> {
-    fn append(&self, id: SequenceId, at: LogTime, record: &Record<'_>) {
+    fn append(&self, format: Format, id: SequenceId, at: LogTime, record: &Record<'_>) {
         #[cfg(feature = "planted")]
         if planted::active(Bug::DropWhenFull) && self.bytes() > self.space.limit() {
             return;
         }
         let mut chunks = self.chunks.lock();
         let before = chunks.waiting.back().map_or(0, |chunk| chunk.body.len());
-        let fits = chunks.waiting.back_mut().is_some_and(|chunk| chunk.body.try_push(at, record));
+        // A batch is in one format.
+        let fits = chunks
+            .waiting
+            .back_mut()
+            .is_some_and(|chunk| chunk.body.format() == format && chunk.body.try_push(at, record));
         if !fits {
             let mut chunk = Chunk { first: id, body: chunks.spare.take().unwrap_or_default() };
+            chunk.body.reuse(format);
             // The first record of a batch always fits: calls whose record would not are refused before (R2).
             let first_fits = chunk.body.try_push(at, record);
             debug_assert!(first_fits, "a record that is larger than a batch");

@@ -113,8 +113,12 @@ impl Timetable {
             }
             return due;
         }
-        if is_memory_short(engine) && engine.hold_until() <= now {
-            self.begin(Chore::Evict, &mut due);
+        if is_memory_short(engine) {
+            // While most objects are held (R6) there is little to evict, and only for a write that found no memory.
+            let starved = engine.counts.starved.load(Ordering::Relaxed);
+            if engine.hold_until() <= now || (starved && now >= self.next_look) {
+                self.begin(Chore::Evict, &mut due);
+            }
         }
         if now >= self.next_look {
             self.next_look = now.plus(LOOK_INTERVAL_MS);

@@ -8,6 +8,7 @@ use super::formats;
 use super::keys::Keys;
 use super::queue::{Chunk, Queue};
 use crate::coordination::types::{Compare, Failure, Get, KeyRange, LeaseId, Op, OpResult, Response, Txn};
+use crate::engine::format::Format;
 use crate::engine::types::{SequenceId, Term};
 #[cfg(feature = "planted")]
 use crate::planted::{self, Bug};
@@ -31,6 +32,8 @@ pub struct Writer {
     keys: Keys,
     term: Term,
     end: End,
+    /// The format in the format key, if there is one.
+    format: Option<Format>,
     in_flight: Option<InFlight>,
     /// Records came that do not follow the end of the log: nothing more is written.
     broken: bool,
@@ -51,6 +54,7 @@ struct InFlight {
     chunk: Chunk,
     txn: Txn,
     after: End,
+    format: Format,
 }
 
 /// What an answer meant.
@@ -67,10 +71,10 @@ pub enum Written {
 }
 
 impl Writer {
-    /// A writer for a term, which goes on from the end of the log.
+    /// A writer for a term, which goes on from the end of a log whose format key says `format`.
     #[must_use]
-    pub fn new(keys: Keys, term: Term, end: End) -> Self {
-        Self { keys, term, end, in_flight: None, broken: false }
+    pub fn new(keys: Keys, term: Term, end: End, format: Option<Format>) -> Self {
+        Self { keys, term, end, format, in_flight: None, broken: false }
     }
 
     /// The end of the durable log.
@@ -124,12 +128,13 @@ impl Writer {
         ];
         let unchanged = match &self.end.latest {
             Some(value) => Compare::Value { key: self.keys.latest(), equals: value.clone() },
-            None => {
-                // The log begins with this batch, and so does the format that it is written in.
-                success.push(put(self.keys.format(), formats::key_value(sealed.header.format)));
-                Compare::CreateRevision { key: self.keys.latest(), equals: 0 }
-            }
+            None => Compare::CreateRevision { key: self.keys.latest(), equals: 0 },
         };
+        let format = sealed.header.format;
+        if self.end.latest.is_none() || self.format != Some(format) {
+            // The log, or its use of a newer format, begins with this batch: no master reads one without the other.
+            success.push(put(self.keys.format(), formats::key_value(format)));
+        }
         let get = |key| Op::Get(Get::all(KeyRange::key(key)));
         let mine = Compare::CreateRevision { key: self.keys.election(), equals: self.term.0 };
         // No batch is ever overwritten (INV-1). After an attempt whose success was not heard of this fails, too, and
@@ -145,7 +150,7 @@ impl Writer {
             checksum: sealed.checksum,
             latest: Some(latest),
         };
-        self.in_flight = Some(InFlight { chunk, txn: txn.clone(), after });
+        self.in_flight = Some(InFlight { chunk, txn: txn.clone(), after, format });
         txn
     }
 
@@ -200,6 +205,7 @@ impl Writer {
         let Some(in_flight) = self.in_flight.take() else { return Written::Unknown };
         queue.done(in_flight.chunk);
         self.end = in_flight.after;
+        self.format = Some(in_flight.format);
         Written::Durable(self.end.last)
     }
 

@@ -86,3 +86,23 @@ pub fn assert_sound(engine: &Engine, what: &str) {
     let wrong = engine.sequencer(LogTime(0)).audit();
     assert!(wrong.is_empty(), "{what}: {wrong:?}");
 }
+
+/// Clients tell their segments, so that there is memory to give out.
+pub fn rejoin(pair: &Pair, now: u64) {
+    for client in pair.primary.inherited() {
+        let segments = pair.primary.segments();
+        let own = segments.iter().filter(|segment| segment.client == client);
+        let specs: Vec<_> = own
+            .map(|segment| SegmentSpec {
+                id: segment.id,
+                name: &segment.name,
+                base: segment.base,
+                size: segment.size,
+                te_endpoint: &segment.te_endpoint,
+                protocol: &segment.protocol,
+                host_id: &segment.host_id,
+            })
+            .collect();
+        pair.primary.remount(&specs, client, LogTime(now)).result.unwrap();
+    }
+}

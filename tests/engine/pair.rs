@@ -58,7 +58,7 @@ struct Mirroring {
 }
 
 impl Log for Mirroring {
-    fn append(&self, id: SequenceId, at: LogTime, record: &Record<'_>) {
+    fn append(&self, format: Format, id: SequenceId, at: LogTime, record: &Record<'_>) {
         let mut log = self.log.lock();
         assert_eq!(id.0, log.last.0.0 + 1, "a gap in the log");
         assert!(at >= log.last.1, "log time went back from {:?} to {at:?}", log.last.1);
@@ -75,7 +75,7 @@ impl Log for Mirroring {
             let unmounts = other.counts.unmounts.load(Ordering::Relaxed);
             let pinned = || other.counts.soft_pinned.load(Ordering::Relaxed);
             let before = pinned();
-            other.sequencer(at).apply(Format::NEWEST, id, at, record);
+            other.sequencer(at).apply(format, id, at, record);
             let unmounts = other.counts.unmounts.load(Ordering::Relaxed) - unmounts;
             log.most_unmounted = log.most_unmounted.max(unmounts);
             log.most_removed = log.most_removed.max(objects.saturating_sub(other.len()));
@@ -115,14 +115,14 @@ impl Pair {
     }
 
     /// The mirror takes over, and the old primary may answer for a while. Says what the new one was told to wait for.
-    pub fn promote(&mut self, now: LogTime, answers_for: u64) -> SequenceId {
+    pub fn promote(&mut self, now: LogTime, answers_for: i64) -> SequenceId {
         std::mem::swap(&mut self.primary, &mut self.mirror);
         self.told = (Arc::clone(&self.told.1), Arc::clone(&self.told.0));
         self.begin(now, answers_for)
     }
 
     /// The primary begins another term.
-    pub fn begin(&mut self, now: LogTime, answers_for: u64) -> SequenceId {
+    pub fn begin(&mut self, now: LogTime, answers_for: i64) -> SequenceId {
         self.term += 1;
         let primary = Primary { name: b"master-0", boot_id: self.term << 32, leader_ttl: 5_000 + self.term };
         self.primary.sequencer(now).begin_term(Term(self.term), &primary, answers_for)

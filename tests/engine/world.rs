@@ -226,7 +226,7 @@ impl World {
                 self.claims.promised(object, bytes.into_iter(), until);
             }
         }
-        self.pair.promote(now, answers_for);
+        self.pair.promote(now, i64::try_from(answers_for).unwrap());
         self.close();
         self.count("failover", true)
     }

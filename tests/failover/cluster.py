@@ -4,10 +4,13 @@ The reference runs with its OpLog, its best effort at keeping what it acknowledg
 which shows that the checks can.
 """
 
+import contextlib
 import json
 import os
 import re
+import shutil
 import signal
+import tempfile
 import urllib.error
 import urllib.request
 
@@ -35,8 +38,9 @@ def kind_under_test():
 class Master:
     """One master and its ports, which it keeps when it is started again."""
 
-    def __init__(self, kind, name, folder, host, flags):
+    def __init__(self, kind, name, folder, host, flags, run_folder):
         self.kind, self.name, self.folder, self.host = kind, name, folder, host
+        self.run_folder = run_folder
         self.rpc_port, self.metrics_port, self.admin_port, self.peer_port = (free_port() for _ in range(4))
         self.metadata_port = free_port() if "enable_http_metadata_server" in flags else None
         self.process = None
@@ -85,7 +89,8 @@ class Master:
         command = self._command + [f"--{name}={value}" for name, value in self._flags.items()]
         log = self.folder / f"{self.name}-{self.starts}.log"
         self.starts += 1
-        self.process = processes.spawn(self.host.wrap(command), log, cwd=self.folder)
+        env = os.environ | {"XDG_RUNTIME_DIR": self.run_folder}
+        self.process = processes.spawn(self.host.wrap(command), log, cwd=self.folder, env=env)
         self.logs.append(log)
         self.wanted = True
 
@@ -199,16 +204,25 @@ class Masters:
         self.kind = kind or kind_under_test()
         self.etcd, self.cluster_id, self.folder = etcd, cluster_id, folder
         self.flags = flags = {"etcd_endpoints": etcd.endpoints, "cluster_id": cluster_id} | flags
+        # Sockets of companions, whose paths have a hundred characters at most.
+        self.run_folder = tempfile.mkdtemp(prefix="mk-")
         hosts = hosts or [Host() for _ in range(count)]
-        self.all = [Master(self.kind, f"master-{n}", folder, host, flags) for n, host in enumerate(hosts)]
+        self.all = [self._master(f"master-{n}", host) for n, host in enumerate(hosts)]
         for each in self.all:
             each.start()
 
     def add(self, name):
         """Starts one more master, which knows nothing yet."""
-        self.all.append(Master(self.kind, name, self.folder, Host(), self.flags))
+        self.all.append(self._master(name, Host()))
         self.all[-1].start()
         return self.all[-1]
+
+    def _master(self, name, host):
+        return Master(self.kind, name, self.folder, host, self.flags, self.run_folder)
+
+    def companions(self):
+        """Ids of the processes that turn clients away when their master has died."""
+        return processes.with_argument(self.run_folder)
 
     def standbys(self):
         """The masters that run and are not the primary."""
@@ -310,6 +324,11 @@ class Masters:
         return wait_until(alike, "all masters to have applied the same records", SERVE_SECONDS)
 
     def kill(self):
+        """Kills all masters, and their companions, which would outlive them."""
         for each in self.all:
             if each.process:
                 each.kill()
+        for pid in self.companions():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self.run_folder, ignore_errors=True)

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use moonkeeper::coordination::etcd::{LoginFiles, UserName};
 use moonkeeper::master::settings::HaSettings;
+use moonkeeper::master::settings::companion::CompanionSettings;
 use moonkeeper::master::settings::ha::{Advertise, Durability, EtcdAccess, Expired, Listen};
 use moonkeeper::master::settings::peer::{PeerAuth, PeerTls};
 
@@ -60,6 +61,7 @@ fn defaults() {
     assert_eq!(ha.peer_auth, PeerAuth::TokenInEtcd);
     assert_eq!(ha.admin.listen, Listen { host: "127.0.0.1".into(), port: 9004 });
     assert_eq!((ha.admin.token_file, ha.admin.tls, ha.data_dir), (None, None, None));
+    assert_eq!(ha.companion, CompanionSettings::Own);
     assert_eq!((ha.durability, ha.expired), (Durability::Strict, Expired::Keep));
     assert_eq!(ha.inherited_client_ttl, Duration::from_secs(180));
     assert_eq!(ha.leader_lease_ttl, Duration::from_secs(5));
@@ -68,6 +70,17 @@ fn defaults() {
         (Duration::from_secs(1), Duration::from_secs(1))
     );
     assert_eq!(ha.queue_bytes, 64 << 20);
+}
+
+#[test]
+fn the_companion_is_off_its_own_or_at_a_socket() {
+    assert_eq!(ha(&["--companion=false"]).companion, CompanionSettings::Off);
+    assert_eq!(ha(&["--nocompanion"]).companion, CompanionSettings::Off);
+    assert_eq!(ha(&["--companion_socket=/run/c"]).companion, CompanionSettings::At("/run/c".into()));
+    let (settings, warnings) =
+        host().run(&[&LEAST[..], &["--companion=false", "--companion_socket=/run/c"]].concat());
+    assert_eq!(settings.ha.unwrap().companion, CompanionSettings::Off);
+    assert!(warnings.len() == 1 && warnings[0].contains("--companion_socket"), "{warnings:?}");
 }
 
 #[test]

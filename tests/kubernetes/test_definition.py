@@ -29,7 +29,7 @@ def test_defaults_are_filled_in(server, namespace):
             "clientTTL": "10s",
         },
         "metadataServer": {"enabled": False},
-        "failover": {"leaseTTL": "5s", "keepAliveInterval": "1s", "inheritedClientTTL": "180s"},
+        "failover": {"leaseTTL": "5s", "keepAliveInterval": "1s", "inheritedClientTTL": "180s", "companion": True},
         "promotion": {"expired": "Keep"},
         "replication": {"durability": "Strict", "leaseSyncInterval": "1s"},
         "switchover": {"target": "", "requestId": ""},
@@ -47,7 +47,7 @@ def test_defaults_are_filled_in_beside_what_is_given(server, namespace):
     apply(server, manifest, namespace=namespace)
     spec = server.get("mcl", "demo", "-n", namespace)["spec"]
     assert spec["image"] == {"repository": "", "tag": "1.0", "pullPolicy": "IfNotPresent"}
-    assert spec["failover"] == {"leaseTTL": "10s", "keepAliveInterval": "1s", "inheritedClientTTL": "180s"}
+    assert spec["failover"] == {"leaseTTL": "10s", "keepAliveInterval": "1s", "inheritedClientTTL": "180s", "companion": True}
     assert spec["networkPolicy"] == {"enabled": True, "clients": [{"podSelector": {}}]}
 
 

@@ -31,7 +31,7 @@ struct Watch {
 /// A process.
 pub struct Process {
     pub node: Node,
-    boot_id: BootId,
+    pub boot_id: BootId,
     followed: Option<Peer>,
     pub open: Option<(Arc<Replica>, LogClock)>,
     /// It does nothing and says nothing.
@@ -72,12 +72,16 @@ impl World {
             granted: Vec::new(),
             loses_handover: false,
         };
-        for index in 0..masters {
-            let process = world.boot(index, None);
-            world.processes.push(process);
-            world.obey(index);
-        }
+        (0..masters).for_each(|_| world.add_master());
         world
+    }
+
+    /// One more master starts.
+    pub fn add_master(&mut self) {
+        let index = self.processes.len();
+        let process = self.boot(index, None);
+        self.processes.push(process);
+        self.obey(index);
     }
 
     fn boot(&mut self, index: usize, history: Option<History>) -> Process {
@@ -104,6 +108,7 @@ impl World {
             wall: LogTime(1_700_000_000_000),
             seed: boot_id.0 * 7919,
             history,
+            raise_after: Duration::from_secs(60),
         };
         Process {
             node: Node::new(settings, Monotonic(self.now)),
@@ -296,6 +301,15 @@ impl World {
         let get = Request::Get(Get::all(self.keys.log()));
         match self.model.call(self.time(), &get) {
             Ok(Response::Got { page, .. }) => page.entries,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The lease of the leader in etcd.
+    pub fn leader_lease(&mut self) -> LeaseId {
+        let get = Request::Get(Get::all(KeyRange::key(self.keys.election())));
+        match self.model.call(self.time(), &get) {
+            Ok(Response::Got { page, .. }) => page.entries[0].lease,
             other => panic!("{other:?}"),
         }
     }

@@ -5,6 +5,7 @@ pub mod authentication;
 pub mod authority;
 pub mod certificates;
 pub mod cluster;
+pub mod witness;
 
 use std::time::Duration;
 

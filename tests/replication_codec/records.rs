@@ -1,6 +1,7 @@
 //! Records to encode: one fixed example of each kind, and random ones.
 
 use moonkeeper::engine::digest::Digest;
+use moonkeeper::engine::format::Format;
 use moonkeeper::engine::object::ReplicaId;
 use moonkeeper::engine::record::{
     DynamicLease, EvictRule, LeaseBucket, ObjectRef, Place, Record, RemoveSource, ReplicationKind, SoftPin,
@@ -75,8 +76,8 @@ pub fn plain() -> Start<'static> {
     }
 }
 
-/// The fixed examples of format 1. They never change; a new kind gets a new one at the end.
-pub fn each_example(mut visit: impl FnMut(LogTime, &Record<'_>)) {
+/// The fixed examples of a format. They never change; a new kind gets a new one at the end.
+pub fn each_example(format: Format, mut visit: impl FnMut(LogTime, &Record<'_>)) {
     let at = LogTime(1_700_000_000_000);
     let full = Start {
         places: &PLACES,
@@ -105,10 +106,19 @@ pub fn each_example(mut visit: impl FnMut(LogTime, &Record<'_>)) {
     }
     visit(at.plus(8), &Record::ClearReplicas { object: object(107, 108), segment_name: b"segment" });
     visit(at.plus(8), &Record::Sweep { objects: &[ObjectId(5), ObjectId(6), ObjectId(2)] });
-    visit(at.plus(9), &Record::RemoveAll { from: ObjectId(3), up_to: ObjectId(4_099), force: true });
-    let up_to = (LeaseBucket(26_562_500_000), ObjectId(99));
-    visit(at.plus(9), &Record::Evict(EvictRule { up_to, soft_pinned: false }));
-    visit(at.plus(9), &Record::Evict(EvictRule { up_to, soft_pinned: true }));
+    let (from, up_to) = (ObjectId(3), ObjectId(4_099));
+    let all = SequenceId(0);
+    visit(at.plus(9), &Record::RemoveAll { from, up_to, force: true, reserved_since: all });
+    let (first, place) = ((LeaseBucket(0), ObjectId(0)), (LeaseBucket(26_562_500_000), ObjectId(99)));
+    let rule = EvictRule { from: first, up_to: place, soft_pinned: false, reserved_since: all };
+    visit(at.plus(9), &Record::Evict(rule));
+    visit(at.plus(9), &Record::Evict(EvictRule { soft_pinned: true, ..rule }));
+    if format >= Format::Two {
+        let reserved_since = SequenceId(70_000);
+        visit(at.plus(9), &Record::RemoveAll { from, up_to, force: false, reserved_since });
+        let from = (LeaseBucket(26_562_499_999), ObjectId(7));
+        visit(at.plus(9), &Record::Evict(EvictRule { from, reserved_since, ..rule }));
+    }
     let dynamic = DynamicLease { id: OTHER, epoch: 7 };
     for (kind, dynamic) in
         [(ReplicationKind::Copy, dynamic), (ReplicationKind::Move, DynamicLease::default())]
@@ -248,10 +258,13 @@ pub fn random<R>(chance: &mut Chance, nth: usize, use_it: impl FnOnce(LogTime, &
             from: ObjectId(number(chance)),
             up_to: ObjectId(number(chance)),
             force: chance.percent(50),
+            reserved_since: SequenceId(number(chance)),
         },
         10 => Record::Evict(EvictRule {
+            from: (LeaseBucket(number(chance)), ObjectId(number(chance))),
             up_to: (LeaseBucket(number(chance)), ObjectId(number(chance))),
             soft_pinned: chance.percent(50),
+            reserved_since: SequenceId(number(chance)),
         }),
         11 => Record::ReplicationStart {
             object: reference(chance),

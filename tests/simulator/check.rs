@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use moonkeeper::engine::digest::Digest;
 use moonkeeper::engine::types::{LogTime, SequenceId, Term};
+use moonkeeper::replication::node::BootId;
 use moonkeeper::replication::node::status::Activity;
 use moonkeeper::replication::replica::Replica;
 
@@ -37,11 +38,13 @@ impl Sim {
             self.counts.expired += 1;
             self.model.expired(*client, *id);
         }
+        self.counts.exempt += news.exempt;
+        self.counts.raised += u64::from(news.raised);
         if let Some(id) = news.evicted {
             self.model.evicted(id);
         }
         if news.frees {
-            let checked = self.claims.check(&self.truth.engine, self.now, &self.truth.overwritten);
+            let checked = self.claims.check(&self.truth.engine, self.now, &self.truth.rewritten);
             self.expect(checked);
         }
         if news.batches.is_empty() {
@@ -138,6 +141,10 @@ impl Sim {
     /// R6: nothing is given up before the last promise can have ended of whoever wrote last, whose log ends at `end`. One
     /// whose lease was revoked by mistake goes on to answer for as long as its lease would have held.
     fn check_hold(&mut self, index: usize, end: SequenceId) {
+        // The log ends with the last primary's record: the first one of this term is on its way.
+        let last_boot = BootId(self.truth.engine.reign().boot_id);
+        let process = self.process(index);
+        self.counts.witnessed += u64::from(self.witnesses.has_heard(process, last_boot));
         let before = self.truth.term_of(end).and_then(|term| self.truth.endings.get(&term)).copied();
         let (Some(Ending::Revoked(at)), Some(node)) = (before, &self.masters[index].node) else { return };
         // Whoever handed over promises nothing after its last record.
@@ -147,7 +154,10 @@ impl Sim {
         let engine = &node.replica().engine;
         let (until, now) = (engine.hold_until(), engine.sequencer(LogTime(0)).now);
         let waits = until.0.saturating_sub(now.0) * MS * 1000 / self.plan.rates[index];
-        let promised = at + self.plan.leader_ttl.as_micros() as u64 + self.plan.rules.lease_ttl * MS;
+        // A process that has ended answers nothing more.
+        let silent = at + self.plan.leader_ttl.as_micros() as u64;
+        let silent = self.witnesses.died_at(last_boot).map_or(silent, |died| died.min(silent));
+        let promised = silent + self.plan.rules.lease_ttl * MS;
         // Times in records are whole milliseconds.
         if self.now + waits + 2 * MS < promised {
             let what =
@@ -279,7 +289,7 @@ impl Sim {
         if !wrong.is_empty() {
             return self.fail(("INV-5", format!("{wrong:?}")));
         }
-        let checked = self.claims.check(&self.truth.engine, self.now, &self.truth.overwritten);
+        let checked = self.claims.check(&self.truth.engine, self.now, &self.truth.rewritten);
         self.expect(checked);
         let Some(server) = self.masters.iter().find_map(|master| master.server.as_ref()) else { return };
         if server.replica.is_settled() {

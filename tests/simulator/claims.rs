@@ -106,17 +106,22 @@ impl Claims {
         &mut self,
         engine: &Engine,
         now: u64,
-        overwritten: &BTreeSet<ObjectId>,
+        rewritten: &Rewritten,
     ) -> Result<(), (&'static str, String)> {
         let mounted: BTreeSet<SegmentNumber> =
             engine.segments().into_iter().map(|segment| segment.number).collect();
         // What a reader has in a segment that is gone is gone (R6 excepts it); what a writer has is not (R4).
         let gone = |bytes: &[Bytes]| bytes.iter().any(|bytes| !mounted.contains(&bytes.mount));
-        self.promises.retain(|promise| {
+        self.promises.retain_mut(|promise| {
+            // Bytes that were written in place are under another id; they stay what a reader was promised, unless that
+            // write was given up (R6 excepts it).
+            let forced = self.forced.contains(&promise.object);
+            promise.object = rewritten.newest(promise.object);
             promise.until > now
                 && !gone(&promise.bytes)
+                && !forced
                 && !self.forced.contains(&promise.object)
-                && !overwritten.contains(&promise.object)
+                && !rewritten.given_up.contains(&promise.object)
         });
         self.writes.retain(|_, writing| writing.until > now);
         if self.promises.is_empty() && self.writes.is_empty() {
@@ -136,6 +141,37 @@ impl Claims {
             return Err(("R4", format!("a writer lost {lost:?}")));
         }
         Ok(())
+    }
+}
+
+/// What became of objects that were written in place: the same bytes have another id then.
+#[derive(Default)]
+pub struct Rewritten {
+    ids: BTreeMap<ObjectId, ObjectId>,
+    writing: BTreeSet<ObjectId>,
+    /// The writer gave up, and the bytes went.
+    given_up: BTreeSet<ObjectId>,
+}
+
+impl Rewritten {
+    /// An object is about to be written in place under another id.
+    pub fn begun(&mut self, old: Option<ObjectId>, new: ObjectId) {
+        self.ids.extend(old.map(|old| (old, new)));
+        self.writing.insert(new);
+    }
+
+    /// A write has ended; one that is not in place does not matter.
+    pub fn ended(&mut self, id: ObjectId, given_up: bool) {
+        if self.writing.remove(&id) && given_up {
+            self.given_up.insert(id);
+        }
+    }
+
+    fn newest(&self, mut id: ObjectId) -> ObjectId {
+        while let Some(next) = self.ids.get(&id) {
+            id = *next;
+        }
+        id
     }
 }
 

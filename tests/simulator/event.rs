@@ -104,6 +104,11 @@ pub enum Event {
         boot: BootId,
         lease: LeaseId,
     },
+    /// A witness reports the end of a process.
+    Witness {
+        to: Process,
+        boot: BootId,
+    },
     Upkeep {
         of: Process,
         serial: u64,
@@ -183,15 +188,22 @@ pub struct Counts {
     pub expired: u64,
     /// Objects that were evicted.
     pub evicted: u64,
+    /// Terms whose primary knew from a witness that the one before had ended.
+    pub witnessed: u64,
+    /// Objects that rules removed while others were held, because they were reserved in the same term.
+    pub exempt: u64,
+    /// Logs that were raised to a newer format.
+    pub raised: u64,
     /// Faults of each kind, in the order of [`Fault`](super::plan::Fault).
     pub faults: [u64; plan::ALL.len()],
 }
 
 impl Counts {
     /// What happened, by name.
-    pub fn named(&self) -> [(&'static str, u64); 15] {
+    pub fn named(&self) -> [(&'static str, u64); 18] {
         let Self { events, terms, records, answers, unknown, reads, starts, waited, refused, .. } = *self;
         let Self { given_up_answers, handed_over, given_up, certain, expired, evicted, .. } = *self;
+        let Self { witnessed, exempt, raised, .. } = *self;
         [
             ("events", events),
             ("terms", terms),
@@ -208,6 +220,9 @@ impl Counts {
             ("certain", certain),
             ("expired", expired),
             ("evicted", evicted),
+            ("witnessed", witnessed),
+            ("exempt", exempt),
+            ("raised", raised),
         ]
     }
 
@@ -228,6 +243,9 @@ impl Counts {
         self.certain += other.certain;
         self.expired += other.expired;
         self.evicted += other.evicted;
+        self.witnessed += other.witnessed;
+        self.exempt += other.exempt;
+        self.raised += other.raised;
         self.faults.iter_mut().zip(other.faults).for_each(|(sum, more)| *sum += more);
     }
 }

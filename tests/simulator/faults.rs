@@ -299,6 +299,8 @@ impl Sim {
 
     fn revoke(&mut self, lease: LeaseId) {
         note!(self, "another etcd client revokes the leader's lease");
+        #[cfg(feature = "planted")]
+        self.witness_too_early();
         let _ = self.by_hand(&Request::LeaseRevoke { lease });
         self.look(Cause::Revocation);
     }

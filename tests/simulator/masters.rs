@@ -154,6 +154,7 @@ impl Sim {
             wall: LogTime(wall),
             seed: self.chance.next(),
             history: self.masters[index].saved.filter(|_| self.plan.data_dir),
+            raise_after: self.witnesses.raise_after,
         };
         note!(self, "m{index} boots as {}", process.boot);
         let node = Node::new(settings, self.clock(index));
@@ -186,6 +187,7 @@ impl Sim {
         }
         let boot = Self::boot_id(process);
         self.disconnect(index, boot);
+        self.witness(index, boot);
         for other in 0..self.masters.len() {
             let follows = self.masters[other].followed.clone().filter(|peer| peer.boot_id == boot);
             if let Some(peer) = follows
@@ -266,6 +268,11 @@ impl Sim {
             Event::Dead { boot, lease, .. } => {
                 note!(self, "m{index} is told that {} is dead", boot.0);
                 self.input(index, Input::PeerDead { boot_id: boot, lease });
+            }
+            Event::Witness { boot, .. } => {
+                note!(self, "m{index} hears of a witness that {} has ended", boot.0);
+                self.witnesses.heard(process, boot);
+                self.input(index, Input::ProcessEnded { boot_id: boot });
             }
             Event::Upkeep { serial, .. } => self.upkeep(index, serial),
             Event::LookAgain { serial, .. } => self.look_again(index, serial),

@@ -33,6 +33,7 @@ mod straggler;
 mod truth;
 mod waiting;
 mod watchdog;
+mod witness;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -55,6 +56,7 @@ pub use plan::Focus;
 use plan::Plan;
 use truth::Truth;
 use watchdog::Watchdog;
+use witness::Witnesses;
 
 /// No run has nearly as many events: one that has goes round in circles.
 const MOST_EVENTS: u64 = 500_000;
@@ -106,6 +108,7 @@ pub struct Sim {
     quiet_until: u64,
     /// Where the log ended a while before the end.
     settled: SequenceId,
+    witnesses: Witnesses,
 }
 
 /// Runs a seed, with a trace or, which takes less time, without.
@@ -152,11 +155,13 @@ impl Sim {
             calm: false,
             quiet_until: 0,
             settled: SequenceId(0),
+            witnesses: Witnesses::new(seed),
             keys,
             plan,
             chance,
         };
         note!(sim, "seed {seed} {:?}", sim.plan);
+        sim.found_in_older_format();
         for master in 0..sim.plan.masters {
             sim.masters.push(Master::new(master, &mut sim.chance));
             let late = sim.plan.lonely && master > 0;
@@ -243,6 +248,7 @@ impl Sim {
             | Event::Gone { to, .. }
             | Event::Told { to, .. }
             | Event::Dead { to, .. }
+            | Event::Witness { to, .. }
             | Event::Upkeep { of: to, .. }
             | Event::LookAgain { of: to, .. } => {
                 if self.masters[to.master].boot == to.boot {

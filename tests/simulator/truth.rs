@@ -8,13 +8,13 @@ use moonkeeper::engine::Engine;
 use moonkeeper::engine::digest::Digest;
 use moonkeeper::engine::format::Format;
 use moonkeeper::engine::object::Object;
-use moonkeeper::engine::record::{LeaseBucket, Record};
+use moonkeeper::engine::record::{EvictRule, LeaseBucket, Record};
 use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::types::{ErrorCode, LogTime, ObjectId, SequenceId, Term, Uuid};
 use moonkeeper::replication::batch::{Batch, Checksum, Latest, LogId};
 use moonkeeper::replication::keys::Keys;
 
-use super::claims::{Bytes, bytes_of};
+use super::claims::{Bytes, Rewritten, bytes_of};
 
 /// What there was under a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +78,8 @@ pub struct Truth {
     pub last: SequenceId,
     checksum: Checksum,
     term: Term,
+    /// The format of the last batch.
+    format: Option<Format>,
     /// The term and the digest after each record, from the first one on.
     records: Vec<(Term, Digest)>,
     /// What was under each key, from which record on.
@@ -95,8 +97,8 @@ pub struct Truth {
     written: BTreeSet<SequenceId>,
     /// When the log began, in real time and in its own.
     began: Option<(u64, LogTime)>,
-    /// Objects that were written in place, so that readers lost them (R6 excepts it).
-    pub overwritten: BTreeSet<ObjectId>,
+    /// What became of objects that were written in place.
+    pub rewritten: Rewritten,
     /// The state of a master was corrupted: it may write digests that do not match.
     pub corruption: bool,
     /// What happened since it was last asked.
@@ -116,6 +118,10 @@ pub struct News {
     pub expired: Vec<(SequenceId, Uuid)>,
     /// The last record that evicted objects.
     pub evicted: Option<SequenceId>,
+    /// Objects that were reserved in their term and went while others were held.
+    pub exempt: u64,
+    /// The log was raised to a newer format.
+    pub raised: bool,
 }
 
 type Broken = (&'static str, String);
@@ -132,6 +138,7 @@ impl Truth {
             last: SequenceId(0),
             checksum: Checksum(0),
             term: Term(0),
+            format: None,
             records: Vec::new(),
             versions: BTreeMap::new(),
             objects: BTreeMap::new(),
@@ -141,7 +148,7 @@ impl Truth {
             revisions: Vec::new(),
             written: BTreeSet::new(),
             began: None,
-            overwritten: BTreeSet::new(),
+            rewritten: Rewritten::default(),
             corruption: false,
             news: News::default(),
         }
@@ -258,6 +265,8 @@ impl Truth {
             return Err(("R1", format!("{header:?} was written while {:?} leads", self.leader)));
         }
         (self.log, self.checksum, self.term) = (Some(header.log), batch.checksum, header.term);
+        let before = self.format.replace(header.format);
+        self.news.raised |= before.is_some_and(|before| before < header.format);
         let mut kinds = String::new();
         let mut early = None;
         batch.each(|id, at, record| {
@@ -286,16 +295,23 @@ impl Truth {
     }
 
     fn apply(&mut self, format: Format, id: SequenceId, at: LogTime, record: &Record<'_>) {
+        let objects = self.engine.len();
         let mut sequencer = self.engine.sequencer(at);
         sequencer.apply(format, id, at, record);
         self.records.push((self.term, sequencer.digest()));
         drop(sequencer);
+        if let Record::Evict(EvictRule { reserved_since, .. }) | Record::RemoveAll { reserved_since, .. } =
+            record
+            && *reserved_since != SequenceId(0)
+        {
+            self.news.exempt += objects - self.engine.len();
+        }
         let touched = |object: &ObjectId| self.objects.get(object).cloned();
         let keys: Vec<Vec<u8>> = match record {
             Record::PutStart(start) => vec![start.key.bytes.to_vec()],
             Record::UpsertStart { start, replaces, .. } => {
                 if start.places.is_empty() {
-                    self.overwritten.extend(replaces.map(|replaces| replaces.id));
+                    self.rewritten.begun(replaces.map(|replaces| replaces.id), ObjectId(id.0));
                 }
                 vec![start.key.bytes.to_vec()]
             }
@@ -316,6 +332,14 @@ impl Truth {
             | Record::Digest { .. } => Vec::new(),
             _ => self.known_keys(),
         };
+        match *record {
+            Record::End { object, .. } => self.rewritten.ended(object.id, false),
+            Record::Revoke { object } | Record::Discard { object, .. } => {
+                self.rewritten.ended(object.id, true)
+            }
+            Record::Release { reservation } => self.rewritten.ended(ObjectId(reservation.0), true),
+            _ => {}
+        }
         match record {
             Record::ClientExpired { client } => self.news.expired.push((id, *client)),
             Record::Evict(rule) if rule.up_to != (LeaseBucket(0), ObjectId(0)) => {

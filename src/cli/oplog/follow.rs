@@ -76,7 +76,7 @@ impl Follow {
                 for (object, seen) in self.objects.iter_mut().filter(|(_, seen)| !seen.maybe_gone) {
                     // Its group may have kept it, or a pin: that is not in the log.
                     let place = (LeaseBucket::of(seen.lease), ObjectId(*object));
-                    seen.maybe_gone = seen.lease != LogTime(0) && place <= rule.up_to;
+                    seen.maybe_gone = seen.lease != LogTime(0) && (rule.from..=rule.up_to).contains(&place);
                     fits |= seen.maybe_gone;
                 }
                 fits
@@ -167,10 +167,15 @@ mod tests {
         };
         let rule = |bucket, id| {
             let up_to = (LeaseBucket(bucket), ObjectId(id));
-            Record::Evict(EvictRule { up_to, soft_pinned: false })
+            let from = (LeaseBucket(0), ObjectId(0));
+            Record::Evict(EvictRule { from, up_to, soft_pinned: false, reserved_since: SequenceId(0) })
         };
-        let all =
-            |from, up_to| Record::RemoveAll { from: ObjectId(from), up_to: ObjectId(up_to), force: false };
+        let all = |from, up_to| Record::RemoveAll {
+            from: ObjectId(from),
+            up_to: ObjectId(up_to),
+            force: false,
+            reserved_since: SequenceId(0),
+        };
         assert!(shown(&all(0, 100)).is_none(), "before it was there");
         assert!(shown(&Record::PutStart(start(b"other"))).is_none());
         assert!(shown(&Record::PutStart(start(b"mine"))).is_some());

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::{Overview, Seen};
 use crate::master::admin_api::PromotionReport;
+use crate::master::peer::Role;
 
 /// One screen.
 pub(super) fn text(overview: &Overview) -> String {
@@ -23,6 +24,14 @@ pub(super) fn text(overview: &Overview) -> String {
     if let Some(report) = &overview.last_failover {
         let _ = writeln!(text, "\n{}", failover(report));
     }
+    if let Some(left) = hold_left(overview) {
+        let seconds = left.as_secs_f64();
+        let _ = writeln!(
+            text,
+            "\nobjects of earlier terms are neither evicted nor removed for another {seconds:.1} s, unless forced: readers \
+             may still have leases from before the failover"
+        );
+    }
     if overview.problems.is_empty() {
         text.push_str("\nnothing is wrong\n");
     } else {
@@ -32,6 +41,13 @@ pub(super) fn text(overview: &Overview) -> String {
         }
     }
     text
+}
+
+/// How long the primary holds what its predecessor may have promised to readers (R6), while it does.
+fn hold_left(overview: &Overview) -> Option<Duration> {
+    let statuses = overview.members.iter().filter_map(|seen| seen.status.as_ref());
+    let primary = statuses.filter(|status| status.role == Role::Primary);
+    primary.map(|status| Duration::from_millis(status.hold_ms_left)).max().filter(|left| !left.is_zero())
 }
 
 fn table(overview: &Overview) -> String {
@@ -109,7 +125,6 @@ fn ago(elapsed: Duration) -> String {
 mod tests {
     use super::*;
     use crate::master::admin_api::{Member, Status};
-    use crate::master::peer::Role;
 
     #[test]
     fn a_screen_has_it_all() {
@@ -149,7 +164,11 @@ mod tests {
         assert!(lines[4].contains("no answer  7?"), "{text}");
         assert_eq!(lines[2].find("ROLE"), lines[4].find("standby"), "{text}");
         assert!(text.contains("a took over in 52 ms") && text.contains("wrong:\n  b does not"), "{text}");
-        let quiet = Overview { problems: vec![], ..overview };
+        assert!(!text.contains("neither evicted nor removed"), "{text}");
+        let mut quiet = Overview { problems: vec![], ..overview };
         assert!(super::text(&quiet).ends_with("nothing is wrong\n"));
+        quiet.members[0].status.as_mut().unwrap().hold_ms_left = 12_345;
+        let text = super::text(&quiet);
+        assert!(text.contains("neither evicted nor removed for another 12.3 s, unless forced"), "{text}");
     }
 }

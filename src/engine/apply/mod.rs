@@ -24,8 +24,9 @@ use super::types::{LogTime, SequenceId};
 
 impl Sequencer<'_> {
     pub(super) fn change(&mut self, format: Format, id: SequenceId, at: LogTime, record: &Record<'_>) {
-        // What follows is the meaning of records in this format; another one has to say where it differs.
-        let Format::One = format;
+        // What follows is the meaning of records in all of these formats: those of the first name no `reserved_since`.
+        // Another one has to say where it differs.
+        let (Format::One | Format::Two) = format;
         // Before anything of it can be seen (INV-3, `Engine::settled`).
         self.engine.begun.store(id.0, Ordering::Release);
         if !matches!(record, Record::PutStart(_) | Record::End { .. }) {
@@ -47,7 +48,9 @@ impl Sequencer<'_> {
             }
             Record::ClearReplicas { object, segment_name } => self.apply_clear(id, object, segment_name),
             Record::Sweep { objects } => self.apply_sweep(id, objects),
-            Record::RemoveAll { from, up_to, force } => self.apply_remove_all(id, at, from..=up_to, force),
+            Record::RemoveAll { from, up_to, force, reserved_since } => {
+                self.apply_remove_all(id, at, from..=up_to, force, reserved_since);
+            }
             Record::Evict(ref rule) => self.apply_evict(id, at, rule),
             Record::ReplicationStart { object, kind, client, source, places, dynamic } => {
                 self.apply_replication_start(id, at, object, kind, client, source, places, dynamic);

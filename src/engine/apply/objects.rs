@@ -6,6 +6,7 @@ use super::settle::Fate;
 use crate::engine::core::{Core, Processing};
 use crate::engine::digest;
 use crate::engine::doubts::BrokenChain;
+use crate::engine::exempt::Confined;
 use crate::engine::faults::Reason;
 use crate::engine::group::Membership;
 use crate::engine::object::{Object, Replica, ReplicaStatus};
@@ -216,10 +217,16 @@ impl Sequencer<'_> {
         at: LogTime,
         ids: RangeInclusive<ObjectId>,
         force: bool,
+        reserved_since: SequenceId,
     ) {
         let objects = self.core.ids.range(*ids.start()).take_while(|(object, _)| object <= ids.end());
         let handles: Vec<Handle> = objects.map(|(_, handle)| handle).collect();
+        let mut confined = Confined::to(reserved_since);
         for handle in handles {
+            // Only whole groups of such objects go, so that this one's going changes nothing for the others.
+            if !self.is_within(&mut confined, handle) {
+                continue;
+            }
             let goes = self.objects(handle.shard()).at(handle.slot()).is_some_and(|object| {
                 object.is_complete()
                     && object.replication().is_none()
@@ -258,8 +265,12 @@ impl Sequencer<'_> {
     fn victims(&self, rule: &EvictRule, at: LogTime) -> Vec<ObjectId> {
         let ended = LeaseBucket::ended_by(at);
         let mut victims = Vec::new();
+        let mut confined = Confined::to(rule.reserved_since);
         for (bucket, id) in self.core.eviction.named_by(rule) {
             let Some(handle) = self.engine.handle(&self.core, id) else { continue };
+            if !self.is_within(&mut confined, handle) {
+                continue;
+            }
             let objects = self.engine.shards[handle.shard()].objects.read();
             let Some(object) = objects.at(handle.slot()) else { continue };
             // A whole step has ended for all in it; of the step under way only some have.

@@ -72,7 +72,7 @@ impl Sequencer<'_> {
     /// A bug on purpose: the object whose lease ended first is dropped.
     #[cfg(feature = "planted")]
     fn forget_unleased(&mut self, id: SequenceId, at: LogTime) {
-        let first = self.core.eviction.candidates(at, false).next();
+        let first = self.core.eviction.candidates(Default::default(), at, false).next();
         if let Some(handle) = first.and_then(|(_, object)| self.engine.handle(&self.core, object)) {
             self.unsettle(handle, id, super::Fate::Free);
         }

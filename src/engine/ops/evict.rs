@@ -3,11 +3,13 @@
 use std::sync::atomic::Ordering;
 
 use crate::engine::eviction::MAX_VICTIMS;
+use crate::engine::exempt::Confined;
+use crate::engine::format::Format;
 use crate::engine::held::RUN;
 use crate::engine::record::{EvictRule, LeaseBucket, Record};
 use crate::engine::shard::Handle;
 use crate::engine::state::{Engine, Sequencer};
-use crate::engine::types::{LogTime, ObjectId, Term};
+use crate::engine::types::{LogTime, ObjectId, SequenceId, Term};
 
 use super::remove::CHUNK;
 
@@ -24,9 +26,11 @@ impl Engine {
         if used <= rules.high_watermark && !self.counts.starved.load(Ordering::Relaxed) {
             return 0;
         }
-        // Whoever found no memory is remembered until there may be some (R6).
-        if self.is_sealed() || self.sequencer(now).held() {
+        if self.is_sealed() {
             return 0;
+        }
+        if self.sequencer(now).held() {
+            return self.evict_exempt(now, go_on);
         }
         self.counts.starved.store(false, Ordering::Relaxed);
         let over = used - rules.high_watermark;
@@ -35,10 +39,9 @@ impl Engine {
         self.end_soft_pins(now, go_on);
         let base = self.sequencer(now).core.evictable as f64;
         let share = |ratio: f64| (base * ratio).ceil().max(0.0) as u64;
-        let mut evicted =
-            self.evict_up_to(share(target), Order { soft_pinned: false, inherited: false }, now, go_on);
+        let mut evicted = self.evict_up_to(share(target), Order::default(), now, go_on);
         if evicted < share(at_least) && rules.evict_soft_pinned {
-            let order = Order { soft_pinned: true, inherited: false };
+            let order = Order { soft_pinned: true, ..Order::default() };
             evicted += self.evict_up_to(share(at_least) - evicted, order, now, go_on);
         }
         evicted
@@ -60,7 +63,23 @@ impl Engine {
             }
         }
         self.end_soft_pins(now, go_on);
-        self.evict_up_to(u64::MAX, Order { soft_pinned: false, inherited: true }, now, go_on)
+        self.evict_up_to(u64::MAX, Order { inherited: true, ..Order::default() }, now, go_on)
+    }
+
+    /// Evicts what only this primary can have promised, while everything else is held (R6), and says how many went: these
+    /// are the youngest objects, so no more than a few, and only for a write that found no memory. One that finds none
+    /// still is remembered until the hold ends.
+    fn evict_exempt(&self, now: LogTime, go_on: &mut impl FnMut() -> bool) -> u64 {
+        if !self.counts.starved.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let share = self.sequencer(now).core.evictable as f64 * self.rules.eviction_ratio;
+        let want = (share.ceil().max(0.0) as u64).min(MAX_EXEMPT);
+        let evicted = self.evict_up_to(want, Order { exempt: true, ..Order::default() }, now, go_on);
+        if evicted > 0 {
+            self.counts.starved.store(false, Ordering::Relaxed);
+        }
+        evicted
     }
 
     /// Takes all soft pins off whose time has passed. Others get their turn between records.
@@ -68,28 +87,55 @@ impl Engine {
         while go_on() && self.sequencer(now).end_some_soft_pins() {}
     }
 
-    fn evict_up_to(&self, want: u64, order: Order, now: LogTime, go_on: &mut impl FnMut() -> bool) -> u64 {
+    fn evict_up_to(
+        &self,
+        want: u64,
+        mut order: Order,
+        now: LogTime,
+        go_on: &mut impl FnMut() -> bool,
+    ) -> u64 {
         let mut evicted = 0;
         while evicted < want && go_on() {
-            let (gone, renewed) = self.sequencer(now).evict_some(want - evicted, order);
+            let round = self.sequencer(now).evict_some(want - evicted, order);
             // Renewed objects have moved back in the order, so every round comes closer to the end.
-            if gone == 0 && renewed == 0 {
+            if round.evicted == 0 && round.renewed == 0 && round.next.is_none() {
                 break;
             }
-            evicted += gone as u64;
+            order.from = round.next.unwrap_or(order.from);
+            evicted += round.evicted as u64;
         }
         evicted
     }
 }
 
 /// Who is to go.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Order {
     /// Soft-pinned objects, or those without a pin.
     soft_pinned: bool,
     /// Only those of earlier terms, and only as far as their lease ended before this primary could evict at all.
     inherited: bool,
+    /// Only those that no earlier primary can have promised (R6).
+    exempt: bool,
+    /// Those before this position were looked at.
+    from: (LeaseBucket, ObjectId),
 }
+
+/// What became of a few candidates.
+#[derive(Clone, Copy, Default)]
+struct Round {
+    evicted: usize,
+    /// Promises that were written down.
+    renewed: usize,
+    /// Where to go on, if those that were looked at are done with.
+    next: Option<(LeaseBucket, ObjectId)>,
+}
+
+/// At most so many objects go at once while others are held: the youngest ones, for a write that found no memory.
+const MAX_EXEMPT: u64 = 8 * MAX_VICTIMS as u64;
+
+/// At most so many candidates are looked at for one record while most of them are held: other clients wait meanwhile.
+const MAX_LOOKS: usize = 4 * MAX_VICTIMS;
 
 impl Sequencer<'_> {
     /// Takes soft pins off whose time has passed, as many as one record does, and says whether there were any. A rule
@@ -97,26 +143,31 @@ impl Sequencer<'_> {
     fn end_some_soft_pins(&mut self) -> bool {
         let ended = !self.engine.is_sealed() && self.core.eviction.has_soft_pins_ended(self.now);
         if ended {
-            let rule = EvictRule { up_to: (LeaseBucket(0), ObjectId(0)), soft_pinned: false };
+            let nobody = (LeaseBucket(0), ObjectId(0));
+            let reserved_since = SequenceId(0);
+            let rule = EvictRule { from: nobody, up_to: nobody, soft_pinned: false, reserved_since };
             self.commit(&Record::Evict(rule));
         }
         ended
     }
 
-    /// Evicts about `want` objects, but not many more than one record should. Says how many, and how many promises were
-    /// written down.
+    /// Evicts about `want` objects, but not many more than one record should.
     ///
     /// Candidates whose live lease is longer than what is replicated get that written down first, so that the rule
     /// does not name them on any replica. The rest are marked before the record is made: from then on no reader is
     /// promised them. A promise that is over moves its object to a later place when it is written down, unmarked: the
     /// rule stops before that place, or it would name an object that a reader may have been promised meanwhile. Never to
     /// an earlier one: the id stays, also that of a group, and a lease only grows.
-    fn evict_some(&mut self, want: u64, order: Order) -> (usize, usize) {
-        // A mark that no record follows would keep readers waiting for ever.
-        if self.engine.is_sealed() {
-            return (0, 0);
+    fn evict_some(&mut self, want: u64, order: Order) -> Round {
+        // A mark that no record follows would keep readers waiting for ever. A hold may have begun or ended since the
+        // order was given; and an earlier format has no rule that spares what the old primary may have promised.
+        let possible = self.held() == order.exempt && (!order.exempt || self.core.format >= Format::Two);
+        if self.engine.is_sealed() || !possible {
+            return Round::default();
         }
         let soft_pinned = order.soft_pinned;
+        let reserved_since = self.exempt_since();
+        let mut confined = Confined::to(reserved_since);
         let want = want.min(MAX_VICTIMS as u64) as usize;
         let reign = &self.core.reign;
         // Objects with a later id are of this term.
@@ -128,17 +179,28 @@ impl Sequencer<'_> {
         let mut count = 0;
         let mut up_to = None;
         let mut stop = LeaseBucket(u64::MAX);
-        let candidates = || self.core.eviction.candidates(ended_by, soft_pinned);
+        // What was written in this term has a lease since its End at least: nothing before that need be looked at.
+        let first = if order.exempt { LeaseBucket::of(reign.since) } else { LeaseBucket(0) };
+        let from = order.from.max((first, ObjectId(0)));
+        let mut next = None;
+        let candidates = || self.core.eviction.candidates(from, ended_by, soft_pinned);
         let mut ahead = candidates().filter_map(|(_, id)| self.engine.handle(&self.core, id));
         let (mut members, mut handles) = (Vec::new(), Vec::new());
         for (nth, (bucket, id)) in candidates().enumerate() {
             if count >= want || promised.len() >= CHUNK || bucket >= stop {
                 break;
             }
+            if order.exempt && nth >= MAX_LOOKS {
+                next = Some((bucket, id));
+                break;
+            }
             if nth % RUN == 0 {
                 self.held.fetch(&self.engine.shards, &mut ahead);
             }
             let Some(handle) = self.engine.handle(&self.core, id) else { continue };
+            if !self.is_within(&mut confined, handle) {
+                continue;
+            }
             members.clear();
             let ended = self.view(handle, |object| {
                 self.core.with_group(object, &mut members);
@@ -162,9 +224,9 @@ impl Sequencer<'_> {
             self.commit(&Record::RenewLeases { leases });
         }
         if let Some(up_to) = up_to {
-            self.commit(&Record::Evict(EvictRule { up_to, soft_pinned }));
+            self.commit(&Record::Evict(EvictRule { from, up_to, soft_pinned, reserved_since }));
         }
-        (count, promised.len())
+        Round { evicted: count, renewed: promised.len(), next }
     }
 
     /// Marks all of these, or none: then the promises that hold them, or that are over but were never written down and

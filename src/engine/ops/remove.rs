@@ -1,6 +1,8 @@
 //! Removing objects.
 
 use super::find::Found;
+use crate::engine::exempt::Confined;
+use crate::engine::format::Format;
 use crate::engine::held::RUN;
 use crate::engine::object::Object;
 use crate::engine::record::{ObjectRef, Record, RemoveSource};
@@ -80,7 +82,8 @@ impl Sequencer<'_> {
         if self.engine.is_sealed() {
             return Err((ErrorCode::UNAVAILABLE_IN_CURRENT_STATUS, SequenceId::NEVER));
         }
-        let held = self.held();
+        let mut confined = Confined::to(self.exempt_since());
+        let held = !force && !self.is_within(&mut confined, found.handle);
         let mut objects = self.engine.shards[found.handle.shard()].objects.write();
         let Some(object) = objects.at_mut(found.handle.slot()) else {
             return Err((ErrorCode::OBJECT_NOT_FOUND, after));
@@ -106,9 +109,12 @@ impl Sequencer<'_> {
         if self.engine.is_sealed() {
             return None;
         }
-        if self.held() && !force {
+        // An earlier format has no rule that spares what the old primary may have promised.
+        if self.held() && !force && self.core.format < Format::Two {
             return None;
         }
+        let reserved_since = if force { SequenceId(0) } else { self.exempt_since() };
+        let mut confined = Confined::to(reserved_since);
         let now = self.now;
         let next: Vec<(ObjectId, Handle)> =
             self.core.ids.range(from).take_while(|(id, _)| *id <= last).take(CHUNK).collect();
@@ -119,6 +125,9 @@ impl Sequencer<'_> {
         for (nth, (id, handle)) in next.iter().enumerate() {
             if nth % RUN == 0 {
                 self.held.fetch(&self.engine.shards, &mut ahead);
+            }
+            if !self.is_within(&mut confined, *handle) {
+                continue;
             }
             let mut objects = self.engine.shards[handle.shard()].objects.write();
             let Some(object) = objects.at_mut(handle.slot()) else { continue };
@@ -137,7 +146,7 @@ impl Sequencer<'_> {
             if !promised.is_empty() {
                 self.commit(&Record::RenewLeases { leases: &promised });
             }
-            self.commit(&Record::RemoveAll { from, up_to, force });
+            self.commit(&Record::RemoveAll { from, up_to, force, reserved_since });
         }
         Some((count, ObjectId(up_to.0 + 1)))
     }
@@ -163,7 +172,9 @@ impl Sequencer<'_> {
                 && object.lease() <= now
                 && if segment_name.is_empty() { object.is_written() } else { there(object) }
         });
-        if may_go != Some(true) || self.held() || !self.doom_if_unleased(found.handle) {
+        let mut confined = Confined::to(self.exempt_since());
+        let exempt = self.is_within(&mut confined, found.handle);
+        if may_go != Some(true) || !exempt || !self.doom_if_unleased(found.handle) {
             return Answer::ok(false, found.object.after);
         }
         let id = if segment_name.is_empty() {

@@ -12,15 +12,15 @@ use crate::planted::{self, Bug};
 impl Sequencer<'_> {
     /// Begins a term: the first record of every primary, after the whole durable prefix is applied. The old primary may
     /// answer reads for up to `answers_for` milliseconds more, and every one of them is a promise that may be nowhere in
-    /// the log. Only if it handed over, or if there never was one, is there nothing to wait for.
-    pub fn begin_term(&mut self, term: Term, primary: &Primary<'_>, answers_for: u64) -> SequenceId {
+    /// the log; a negative number says how long ago it was known to answer no more. Only if it handed over, or if there never was one, is there nothing to wait for.
+    pub fn begin_term(&mut self, term: Term, primary: &Primary<'_>, answers_for: i64) -> SequenceId {
         let reign = &self.core.reign;
         let unpromised = self.core.last == SequenceId(0) || reign.has_resigned(self.core.last);
         let rules = &self.engine.rules;
         let hold_until = if unpromised {
             LogTime(0)
         } else {
-            self.now.plus(answers_for).plus(rules.lease_ttl.max(reign.lease_ttl))
+            LogTime(self.now.0.saturating_add_signed(answers_for)).plus(rules.lease_ttl.max(reign.lease_ttl))
         };
         #[cfg(feature = "planted")]
         let hold_until = if planted::active(Bug::SkipHold) { LogTime(0) } else { hold_until };
@@ -46,7 +46,7 @@ impl Sequencer<'_> {
 
     /// Whether readers may have been promised what the log does not say: then nothing is evicted, and nothing removed
     /// unless forced (R6).
-    pub(super) fn held(&self) -> bool {
+    pub(in crate::engine) fn held(&self) -> bool {
         self.now < self.core.reign.hold_until
     }
 

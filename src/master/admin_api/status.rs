@@ -42,7 +42,7 @@ pub struct Status {
     pub caught_up: bool,
     /// The digest of its state, in hexadecimal digits.
     pub digest: String,
-    /// How long it will neither evict nor remove (R6).
+    /// For how long it neither evicts nor removes what a primary of an earlier term may have promised to readers (R6).
     pub hold_ms_left: u64,
     /// How long it may serve without hearing from etcd.
     pub lease_ms_left: u64,
@@ -140,7 +140,7 @@ pub struct PromotionReport {
     pub bytes_removed: u64,
     /// Clients that have to be heard from again.
     pub inherited_clients: u64,
-    /// How long nothing was evicted or removed because of leases that the old primary may have granted (R6).
+    /// For how long from its first record on it held what the old primary may have promised to readers (R6).
     pub hold_ms: u64,
 }
 

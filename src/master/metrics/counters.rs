@@ -37,6 +37,10 @@ pub struct Counters {
     pub refused_changes: AtomicU64,
     /// Connections between masters that could not be authenticated.
     pub peer_auth_failures: AtomicU64,
+    /// Times that a companion was lost, or could not be started.
+    pub companion_failures: AtomicU64,
+    /// Whether there is a companion that watches this process: 1 or 0.
+    pub companion_connected: AtomicU64,
     /// Connections that clients have opened.
     pub accepted_connections: AtomicU64,
 }

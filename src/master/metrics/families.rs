@@ -27,6 +27,9 @@ pub(super) fn collect(metrics: &Metrics, gauges: &Gauges) -> Vec<MetricFamily> {
     families.ours(metrics, gauges);
     if let Some(replication) = &gauges.replication {
         families.replication(replication, gauges.sequence_id);
+        let connected = metrics.counters.companion_connected.load(Relaxed);
+        let help = "1 if there is a companion that watches this process";
+        families.gauge("moonkeeper_companion_connected", help, connected as f64);
     }
     families.0
 }
@@ -254,6 +257,11 @@ impl Families {
                 "moonkeeper_accepted_connections_total",
                 "Connections that clients have opened",
                 &counters.accepted_connections,
+            ),
+            (
+                "moonkeeper_companion_failures_total",
+                "Times that the companion was lost or could not be started",
+                &counters.companion_failures,
             ),
             (
                 "moonkeeper_expired_clients_total",

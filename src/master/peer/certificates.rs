@@ -36,7 +36,10 @@ const EXPORTER: &[u8] = b"EXPORTER-moonkeeper-peer";
 /// The certificate of a master and the authorities of its cluster. The files are read again for new connections, at most
 /// once a second, so that they can be renewed. Clones share it.
 #[derive(Clone, Debug)]
-pub struct PeerCertificates(Reloading<Sides>);
+pub struct PeerCertificates {
+    sides: Reloading<Sides>,
+    files: Arc<PeerTls>,
+}
 
 /// TLS as it is spoken on either side.
 #[derive(Clone)]
@@ -51,7 +54,15 @@ pub(super) type Opened = (TlsStream<TcpStream>, hmac::Key);
 impl PeerCertificates {
     /// Reads the files.
     pub fn read(files: PeerTls) -> Result<Self, TlsError> {
-        Reloading::new("peer port", READ_PAUSE, move || sides(&files)).map(Self)
+        let files = Arc::new(files);
+        let read = Arc::clone(&files);
+        let sides = Reloading::new("peer port", READ_PAUSE, move || sides(&read))?;
+        Ok(Self { sides, files })
+    }
+
+    /// The files that they are read from.
+    pub(super) fn files(&self) -> &PeerTls {
+        &self.files
     }
 
     /// The listening side.
@@ -67,7 +78,7 @@ impl PeerCertificates {
                 return Err(HandshakeError::no_tls());
             }
         }
-        let sides = self.0.current().await;
+        let sides = self.sides.current().await;
         opened(sides.server.accept(stream).await?.into())
     }
 
@@ -75,7 +86,7 @@ impl PeerCertificates {
     pub(super) async fn connect(&self, stream: TcpStream) -> Result<Opened, HandshakeError> {
         // Its address is not checked, and not sent either: pods have another one after each start.
         let name = ServerName::from(stream.peer_addr()?.ip());
-        let sides = self.0.current().await;
+        let sides = self.sides.current().await;
         opened(sides.client.connect(name, stream).await?.into())
     }
 }

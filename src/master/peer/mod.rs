@@ -3,7 +3,8 @@
 //! Every master listens on it from start to exit in every role. The two sides of a connection first prove to each other
 //! that they belong to the cluster, by a token that they share or by certificates (see `handshake`). Then the connecting side is told which process is there and with
 //! which lease it leads, again whenever that changes, and each second in any case; a standby answers with how far it has
-//! applied the log. It is one JSON object per line in each direction, and nothing else: no request, no state.
+//! applied the log. It is one JSON object per line in each direction, and nothing else: no request, no state. A witness
+//! (see `witness`) connects only to say that a process has ended.
 //!
 //! A standby may conclude that a process is dead from one thing only: it had an open, authenticated connection to that
 //! very process under that very lease, the connection broke, and the port then refused twice in a row. Silence, a time-out, a cut
@@ -21,6 +22,7 @@ mod server;
 mod slots;
 mod token;
 mod verifier;
+pub mod witness;
 
 use std::time::Duration;
 
@@ -149,6 +151,19 @@ pub enum PeerMessage {
         /// Its process.
         boot_id: String,
     },
+    /// A witness says that this process has ended.
+    Ended {
+        /// The process.
+        boot_id: String,
+    },
+}
+
+/// A line to the listening side.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum PeerLine {
+    Report(PeerReport),
+    Ended(witness::EndedLine),
 }
 
 /// What a standby learns about the process that it follows.

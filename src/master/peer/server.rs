@@ -18,7 +18,8 @@ use super::line::{Allowance, Lines, send};
 use super::presence::{Presence, Process};
 use super::secret::Secret;
 use super::slots::{Slot, Slots};
-use super::{GROWTH_PAUSE, MAX_LINE, PING, PeerMessage, PeerReport, PeerState, StateLine};
+use super::witness::{EndedLine, WitnessedLine};
+use super::{GROWTH_PAUSE, MAX_LINE, PING, PeerLine, PeerMessage, PeerState, StateLine};
 
 /// Where the clock of the lines begins: the same for all connections of the process.
 static STARTED: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
@@ -182,6 +183,24 @@ impl Connection {
         io::Error::other(why.to_string())
     }
 
+    /// Hands on that a process has ended, and acknowledges that. A witness speaks in the name of that process, so that a
+    /// connection can report the end of one process only.
+    async fn witnessed(
+        &mut self,
+        ended: String,
+        process: &Process,
+        to: &mut (impl AsyncWrite + Unpin),
+    ) -> io::Result<()> {
+        if ended != process.1 {
+            return Err(io::Error::other("a report about the end of another process"));
+        }
+        let message = PeerMessage::Ended { boot_id: ended.clone() };
+        if self.port.messages.send(message).await.is_err() {
+            return Err(io::Error::other("this master is about to stop"));
+        }
+        send(to, &WitnessedLine { witnessed: Some(ended) }).await
+    }
+
     /// Speaks with a peer that has proven itself until the connection ends.
     async fn converse<R, W>(
         &mut self,
@@ -223,12 +242,19 @@ impl Connection {
                     }
                     continue;
                 }
-                line = lines.next::<PeerReport>() => match line? {
-                    Some(report) => {
+                line = lines.next::<PeerLine>() => match line? {
+                    Some(line) => {
                         heard = Instant::now();
                         if !allowance.take(heard) {
                             return Err(io::Error::other("too many lines"));
                         }
+                        let report = match line {
+                            PeerLine::Report(report) => report,
+                            PeerLine::Ended(EndedLine { ended }) => {
+                                self.witnessed(ended, process, &mut to).await?;
+                                continue;
+                            }
+                        };
                         if (&report.name, &report.boot_id) != (&process.0, &process.1) {
                             return Err(io::Error::other("a report in the name of another process"));
                         }

@@ -33,7 +33,12 @@ const MIN_CHARACTERS: usize = 16;
 
 enum Source {
     File(PathBuf),
-    Etcd { etcd: Arc<Etcd>, key: Bytes },
+    Etcd {
+        etcd: Arc<Etcd>,
+        key: Bytes,
+    },
+    /// Handed over by a master, which has it from there.
+    Given(ProofKind),
 }
 
 /// The token of a master. Clones share it.
@@ -95,6 +100,12 @@ impl PeerToken {
         Self::new(Source::Etcd { etcd, key }, Known::default())
     }
 
+    /// A token that a master has read and handed over.
+    #[must_use]
+    pub fn given(kind: ProofKind, token: String) -> Self {
+        Self::new(Source::Given(kind), Known { token: Some(token), read_at: None })
+    }
+
     fn new(source: Source, known: Known) -> Self {
         Self(Arc::new(Shared { source, known: Mutex::new(known), reading: tokio::sync::Mutex::default() }))
     }
@@ -105,6 +116,7 @@ impl PeerToken {
         match self.0.source {
             Source::File(_) => ProofKind::File,
             Source::Etcd { .. } => ProofKind::Etcd,
+            Source::Given(kind) => kind,
         }
     }
 
@@ -127,7 +139,7 @@ impl PeerToken {
             // A file may be replaced, and a small file costs nothing to read.
             (Some(_), Source::File(_)) => age.is_none_or(|age| age >= READ_PAUSE),
             // What is in etcd is read again when a peer's proof does not fit.
-            (Some(_), Source::Etcd { .. }) => false,
+            (Some(_), Source::Etcd { .. } | Source::Given(_)) => false,
         };
         match token {
             Some(token) if !stale => Ok(key_of(&token)),
@@ -146,6 +158,12 @@ impl PeerToken {
             }
             None => Err(PeerTokenError::NotYet),
         }
+    }
+
+    /// The token itself, for a process that this master hands it to.
+    pub(super) async fn text(&self) -> Result<String, PeerTokenError> {
+        self.key().await?;
+        self.0.known.lock().token.clone().ok_or(PeerTokenError::NotYet)
     }
 
     /// The token as it is now at its source, because a proof did not fit. Reads at most once a second.
@@ -174,6 +192,8 @@ impl PeerToken {
                 }
             }
             Source::Etcd { etcd, key } => self.read_etcd(etcd, key).await,
+            // There is nowhere to read it again.
+            Source::Given(_) => self.0.known.lock().token.clone().ok_or(PeerTokenError::NotYet),
         };
         let mut known = self.0.known.lock();
         known.read_at = Some(Instant::now());

@@ -11,8 +11,9 @@ use tokio::sync::{oneshot, watch};
 
 use crate::engine::types::{LogTime, SequenceId, Term};
 use crate::master::clock::Clock;
+use crate::master::companion::HeldPort;
 use crate::master::current::{Current, Passage};
-use crate::master::door::Door;
+use crate::master::door::{Door, TURN_AWAY};
 use crate::master::http::{self, Health};
 use crate::master::peer::{self, Members, PeerFollower, PeerState};
 use crate::master::service::Replication;
@@ -85,6 +86,8 @@ pub(super) struct ProcessHost {
     pub serving: Option<Serving>,
     /// The port while they are not.
     pub door: Arc<Door>,
+    /// The port as the companion holds it.
+    pub held_port: HeldPort,
     /// Log time while they are.
     pub log_clock: Option<Clock>,
     /// What was told last, and when.
@@ -208,7 +211,10 @@ impl Host for ProcessHost {
         let engine = Arc::clone(&replica.engine);
         let replication = Replication { replica, clock: self.clock, durability: self.durability };
         match self.service.open(self.door.take(), engine, log_clock, Some(replication), term) {
-            Ok(serving) => {
+            Ok(mut serving) => {
+                if let Some(socket) = serving.socket.take() {
+                    self.held_port.hold(socket);
+                }
                 self.serving = Some(serving);
                 self.log_clock = Some(log_clock);
                 self.tell(Input::Opened);
@@ -226,11 +232,12 @@ impl Host for ProcessHost {
             return self.tell(Input::Closed { quiet });
         };
         self.log_clock = None;
-        let (inputs, door) = (self.inputs.clone(), Arc::clone(&self.door));
+        let (inputs, door, held_port) = (self.inputs.clone(), Arc::clone(&self.door), self.held_port.clone());
         tokio::spawn(async move {
             let (quiet, listener) = serving.close().await;
-            if let Some(listener) = listener {
-                door.leave_open(listener);
+            match listener {
+                Some(listener) => door.leave_open(listener, TURN_AWAY),
+                None => held_port.release(),
             }
             inputs.send(Input::Closed { quiet }).await;
         });

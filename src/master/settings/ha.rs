@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::companion::CompanionSettings;
 use super::peer::PeerAuth;
 use super::{FlagError, Reader, Settings, Warning};
 use crate::coordination::etcd::{EtcdSettings, LoginFiles, TlsFiles, UserName};
@@ -34,6 +35,8 @@ pub struct HaSettings {
     pub peer_auth: PeerAuth,
     /// The admin API.
     pub admin: AdminSettings,
+    /// The process that turns clients away once this master has died.
+    pub companion: CompanionSettings,
     /// The folder for what this master keeps across restarts.
     pub data_dir: Option<PathBuf>,
     /// What is durable before it is answered.
@@ -179,6 +182,7 @@ impl Reader<'_> {
             peer: Listen { host: self.host("peer_host")?, port: self.port("peer_port")? },
             peer_auth: self.peer_auth()?,
             admin: self.admin()?,
+            companion: self.companion(warnings),
             data_dir: self.path("data_dir"),
             durability: self.durability(warnings)?,
             expired: match self.values.text("expired") {

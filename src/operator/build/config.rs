@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::identity::Identity;
 use super::pod::{ADMIN_FOLDER, ADMIN_TLS_FOLDER, ETCD_CREDENTIALS_FOLDER, ETCD_TLS_FOLDER};
-use super::{BuildError, Facts};
+use super::{BuildError, Facts, companion};
 use crate::api::names::{
     ADMIN_PORT, CA_KEY, CERT_KEY, HTTP_PORT, METADATA_PORT, PASSWORD_KEY, PEER_PORT, PRIVATE_KEY_KEY,
     RPC_PORT, TOKEN_KEY, USERNAME_KEY,
@@ -89,6 +89,11 @@ pub(super) fn settings_file(cluster: &MasterCluster, facts: &Facts) -> Result<St
             milliseconds("replication.leaseSyncInterval", &spec.replication.lease_sync_interval)?,
         ),
     ]);
+    if spec.failover.companion {
+        settings.insert("companion_socket", json!(companion::SOCKET));
+    } else {
+        settings.insert("companion", json!(false));
+    }
     if spec.metadata_server.enabled {
         settings.insert("enable_http_metadata_server", json!(true));
         settings.insert("http_metadata_server_port", json!(METADATA_PORT));

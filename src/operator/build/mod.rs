@@ -6,6 +6,7 @@
 
 mod access;
 mod budget;
+mod companion;
 mod config;
 mod identity;
 pub mod image;

@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::identity::Identity;
 use super::typed::{typed, typed_list};
-use super::{BuildError, Facts, config};
+use super::{BuildError, Facts, companion, config};
 use crate::api::names::{ADMIN_PORT, CONTAINER, HTTP_PORT, METADATA_PORT, PEER_PORT, RPC_PORT, admin_secret};
 use crate::api::{MasterCluster, MasterClusterSpec, PullPolicy, Spread};
 
@@ -64,9 +64,12 @@ pub(super) fn template(
     labels.extend(identity.labels());
     let mut annotations = text_pair(NO_LINKERD);
     annotations.extend(added.annotations.clone());
-    let mut containers = vec![master(cluster, facts)?];
+    let master = master(cluster, facts)?;
+    let init_containers = spec.failover.companion.then(|| vec![companion::container(&master)]);
+    let mut containers = vec![master];
     containers.extend(typed_list::<Container>("podTemplate.containers", &added.containers)?);
     let mut volumes = volumes(identity, spec, settings);
+    volumes.extend(spec.failover.companion.then(companion::volume));
     volumes.extend(typed_list::<Volume>("podTemplate.volumes", &added.volumes)?);
     let scheduling = &spec.scheduling;
     let affinity: Affinity = typed("scheduling.affinity", &scheduling.affinity)?;
@@ -77,6 +80,7 @@ pub(super) fn template(
         containers,
         // Variables for every Service of the namespace are of no use, and MOONKEEPER_* would be read as settings.
         enable_service_links: Some(false),
+        init_containers,
         image_pull_secrets: some_list(typed_list("podTemplate.imagePullSecrets", &added.image_pull_secrets)?),
         node_selector: Some(scheduling.node_selector.clone()).filter(|labels| !labels.is_empty()),
         priority_class_name: priority_class,
@@ -120,6 +124,7 @@ fn master(cluster: &MasterCluster, facts: &Facts) -> Result<Container, BuildErro
     let mut env = vec![pod_field("POD_IP", "status.podIP"), pod_field("POD_NAME", "metadata.name")];
     env.extend(typed_list::<EnvVar>("podTemplate.env", &spec.pod_template.env)?);
     let mut mounts = mounts(spec);
+    mounts.extend(spec.failover.companion.then(companion::mount));
     mounts.extend(typed_list::<VolumeMount>("podTemplate.volumeMounts", &spec.pod_template.volume_mounts)?);
     let mut ports = vec![("rpc", RPC_PORT), ("http", HTTP_PORT), ("admin", ADMIN_PORT), ("peer", PEER_PORT)];
     ports.extend(spec.metadata_server.enabled.then_some(("metadata", METADATA_PORT)));

@@ -57,8 +57,6 @@ impl<'b> Records<'b> {
     }
 
     fn record<'s>(&mut self, kind: Kind, scratch: &'s mut Scratch<'b>) -> Result<Record<'s>, Malformed> {
-        // The fields below are those of this format; another one has to say where it differs.
-        let Format::One = self.format;
         Ok(match kind {
             Kind::PutStart => Record::PutStart(self.start(&mut scratch.places)?),
             Kind::UpsertStart => Record::UpsertStart {
@@ -87,12 +85,19 @@ impl<'b> Records<'b> {
             Kind::Sweep => Record::Sweep { objects: self.list(&mut scratch.ids, 1, Self::id)? },
             Kind::RemoveAll => {
                 let (from, up_to) = (self.id()?, self.id()?);
-                Record::RemoveAll { from, up_to, force: self.from.flag("force")? }
+                let force = self.from.flag("force")?;
+                Record::RemoveAll { from, up_to, force, reserved_since: self.reserved_since()? }
             }
-            Kind::Evict => Record::Evict(EvictRule {
-                up_to: (LeaseBucket(self.from.number()?), self.id()?),
-                soft_pinned: self.from.flag("the soft pin of a rule")?,
-            }),
+            Kind::Evict => {
+                let up_to = (LeaseBucket(self.from.number()?), self.id()?);
+                let soft_pinned = self.from.flag("the soft pin of a rule")?;
+                let reserved_since = self.reserved_since()?;
+                let from = match self.format {
+                    Format::One => (LeaseBucket(0), ObjectId(0)),
+                    Format::Two => (LeaseBucket(self.from.number()?), ObjectId(self.from.number()?)),
+                };
+                Record::Evict(EvictRule { from, up_to, soft_pinned, reserved_since })
+            }
             Kind::ReplicationStart => Record::ReplicationStart {
                 object: self.object()?,
                 kind: self.replication_kind()?,
@@ -254,6 +259,14 @@ impl<'b> Records<'b> {
             2 => Ok(RemoveSource::ReplicaClear),
             3 => Ok(RemoveSource::Unmount),
             value => Err(Malformed::Unknown { what: "the source of a removal", value: value.into() }),
+        }
+    }
+
+    /// What a rule is confined to. The first format has only rules about all objects.
+    fn reserved_since(&mut self) -> Result<SequenceId, Malformed> {
+        match self.format {
+            Format::One => Ok(SequenceId(0)),
+            Format::Two => self.from.number().map(SequenceId),
         }
     }
 

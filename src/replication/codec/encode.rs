@@ -2,15 +2,16 @@
 //! compile until it is encoded.
 
 use super::{Context, Kind, start};
+use crate::engine::format::Format;
 use crate::engine::packing::{put_bytes, put_difference, put_number, put_uuid, put_word};
 use crate::engine::record::{
     DynamicLease, EvictRule, ObjectRef, Place, Record, RemoveSource, ReplicationKind, SoftPin, Start,
 };
 use crate::engine::segment::SegmentSpec;
-use crate::engine::types::{LogTime, ObjectId, Uuid};
+use crate::engine::types::{LogTime, ObjectId, SequenceId, Uuid};
 
-/// Appends a record to `out`, which holds those that `context` has seen. Costs no allocation beyond room in `out`.
-pub fn encode(out: &mut Vec<u8>, context: &mut Context, at: LogTime, record: &Record<'_>) {
+/// Appends a record to `out` in this format; `out` holds those that `context` has seen. Costs no allocation beyond room in `out`.
+pub fn encode(format: Format, out: &mut Vec<u8>, context: &mut Context, at: LogTime, record: &Record<'_>) {
     let mut to = Encoder { out, context };
     match *record {
         Record::PutStart(ref reservation) => {
@@ -59,17 +60,27 @@ pub fn encode(out: &mut Vec<u8>, context: &mut Context, at: LogTime, record: &Re
             put_number(to.out, objects.len() as u64);
             objects.iter().for_each(|id| to.id(*id));
         }
-        Record::RemoveAll { from, up_to, force } => {
+        Record::RemoveAll { from, up_to, force, reserved_since } => {
             to.head(Kind::RemoveAll, at);
             to.id(from);
             to.id(up_to);
             to.flag(force);
+            match format {
+                Format::One => debug_assert_eq!(reserved_since, SequenceId(0), "format 1 cannot say this"),
+                Format::Two => put_number(to.out, reserved_since.0),
+            }
         }
-        Record::Evict(EvictRule { up_to: (bucket, id), soft_pinned }) => {
+        Record::Evict(EvictRule { from, up_to: (bucket, id), soft_pinned, reserved_since }) => {
             to.head(Kind::Evict, at);
             put_number(to.out, bucket.0);
             to.id(id);
             to.flag(soft_pinned);
+            match format {
+                Format::One => debug_assert_eq!(reserved_since, SequenceId(0), "format 1 cannot say this"),
+                Format::Two => [reserved_since.0, from.0.0, from.1.0]
+                    .into_iter()
+                    .for_each(|number| put_number(to.out, number)),
+            }
         }
         Record::ReplicationStart { object, kind, client, source, places, dynamic } => {
             to.head(Kind::ReplicationStart, at);

@@ -5,8 +5,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::engine::record::{ObjectRef, Place, Record, RemoveSource, ReplicationKind, SoftPin, Start};
-use crate::engine::types::{LogTime, SequenceId};
+use crate::engine::record::{
+    EvictRule, LeaseBucket, ObjectRef, Place, Record, RemoveSource, ReplicationKind, SoftPin, Start,
+};
+use crate::engine::types::{LogTime, ObjectId, SequenceId};
 use crate::replication::batch::Checksum;
 
 /// One record.
@@ -135,13 +137,21 @@ fn describe(record: &Record<'_>) -> (&'static str, Value) {
         Record::Sweep { objects } => {
             ("Sweep", json!({ "objects": objects.iter().map(|id| id.0).collect::<Vec<_>>() }))
         }
-        Record::RemoveAll { from, up_to, force } => {
-            ("RemoveAll", json!({ "from": from.0, "up_to": up_to.0, "force": force }))
+        Record::RemoveAll { from, up_to, force, reserved_since } => {
+            let mut payload = json!({ "from": from.0, "up_to": up_to.0, "force": force });
+            if reserved_since != SequenceId(0) {
+                payload["reserved_since"] = reserved_since.0.into();
+            }
+            ("RemoveAll", payload)
         }
-        Record::Evict(rule) => {
-            let (bucket, id) = rule.up_to;
-            let up_to = json!({ "lease": bucket.0, "object": id.0 });
-            ("Evict", json!({ "up_to": up_to, "soft_pinned": rule.soft_pinned }))
+        Record::Evict(EvictRule { from, up_to, soft_pinned, reserved_since }) => {
+            let place = |(bucket, id): (LeaseBucket, ObjectId)| json!({ "lease": bucket.0, "object": id.0 });
+            let mut payload = json!({ "up_to": place(up_to), "soft_pinned": soft_pinned });
+            if reserved_since != SequenceId(0) {
+                payload["from"] = place(from);
+                payload["reserved_since"] = reserved_since.0.into();
+            }
+            ("Evict", payload)
         }
         Record::ReplicationStart { object, kind, client, source, places: to, dynamic } => {
             let dynamic = json!({ "id": dynamic.id.to_string(), "epoch": dynamic.epoch });

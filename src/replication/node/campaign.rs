@@ -8,13 +8,15 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::member::{ElectionValue, MemberValue};
+use super::raising::Raising;
 use super::status::Reason;
-use super::{CallId, Node, Phase, Purpose, Reign, Stage};
+use super::{BootId, CallId, Node, Phase, Purpose, Reign, Stage};
 use crate::coordination::types::{Compare, Failure, Get, KeyRange, Op, OpResult, Request, Response, Txn};
 use crate::engine::reign::Primary;
 use crate::engine::types::{LogTime, Term};
 #[cfg(feature = "planted")]
 use crate::planted::{self, Bug};
+use crate::replication::formats::LogFormat;
 use crate::replication::history::History;
 use crate::replication::lease::LeaderLease;
 use crate::replication::linger::Linger;
@@ -29,6 +31,11 @@ const RETRY: Duration = Duration::from_millis(50);
 
 /// How long a node that failed waits before it stands again, at most; chance decides, so that two do not keep step.
 const BACKOFF_MS: u64 = 300;
+
+/// A duration in milliseconds, rounded down.
+fn whole_ms(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
 
 /// An attempt to lead.
 #[derive(Debug)]
@@ -208,7 +215,13 @@ impl Node {
         #[cfg(feature = "planted")]
         let seen = seen || planted::active(Bug::StaleAbsence);
         let silent = self.view.gone_at().filter(|_| seen).unwrap_or(now).plus(ttl);
-        let answers_for = u64::try_from(silent.since(now).as_millis()).unwrap_or(u64::MAX).saturating_add(1);
+        // A witness saw the process end that wrote last, so it answered nothing after the report arrived here. Primaries
+        // before that one are waited for by their own holds, which are state.
+        let witnessed = self.witnessed.told_at(BootId(engine.reign().boot_id));
+        let answers_for = match witnessed {
+            Some(told_at) => -whole_ms(now.since(told_at)),
+            None => whole_ms(silent.since(now)).saturating_add(1),
+        };
         #[cfg(feature = "planted")]
         let answers_for = if planted::active(Bug::HoldWithoutLease) { 0 } else { answers_for };
         let primary = Primary {
@@ -226,9 +239,14 @@ impl Node {
             (.., true) => Reason::Died,
             (.., false) => Reason::LeaseEnded,
         };
+        // A key that this master cannot read would have barred it before (`LogEnd`).
+        let key = LogFormat::of_key(self.following.format.as_deref()).unwrap_or(LogFormat::New);
+        let format = if empty { key.written() } else { key.written_on() };
+        engine.set_format(format);
         let first = engine.sequencer(clock.at(now)).begin_term(term, &primary, answers_for);
+        let in_key = self.following.format.is_some().then_some(format);
         let fresh = self.fresh_log();
-        let writer = Writer::new(self.settings.keys.clone(), term, position.end(fresh));
+        let writer = Writer::new(self.settings.keys.clone(), term, position.end(fresh), in_key);
         tracing::info!(term = term.0, applied = position.applied.0, "won the election");
         self.phase = Phase::Leading(Box::new(Reign {
             term,
@@ -245,6 +263,7 @@ impl Node {
             retry_at: None,
             handover: None,
             told: false,
+            raising: Raising::of(format),
         }));
         self.peers.clear();
         #[cfg(feature = "planted")]

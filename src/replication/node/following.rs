@@ -15,9 +15,9 @@ use crate::coordination::types::{
 use crate::engine::types::SequenceId;
 #[cfg(feature = "planted")]
 use crate::planted::{self, Bug};
-use crate::replication::batch::Latest;
+use crate::replication::batch::{self, Latest};
 use crate::replication::follower::{Offered, Position};
-use crate::replication::formats::LogFormat;
+use crate::replication::formats::{self, LogFormat};
 use crate::replication::history::History;
 use crate::replication::time::Monotonic;
 
@@ -325,8 +325,20 @@ impl Node {
             return false;
         }
         self.history = History::newer(self.history, History::at(&position));
+        self.note_format(bytes);
         self.check_trust();
         true
+    }
+
+    /// Notes that the log was raised to the format of this batch: its transaction has written the key, too. An election
+    /// with the value that was read before would fail.
+    fn note_format(&mut self, batch: &[u8]) {
+        let key = LogFormat::of_key(self.following.format.as_deref());
+        if let (Ok(LogFormat::Older(known)), Some(format)) = (key, batch::format_of(batch))
+            && format > known
+        {
+            self.following.format = Some(formats::key_value(format));
+        }
     }
 
     pub(super) fn log_changed(&mut self, now: Monotonic, event: WatchEvent) {

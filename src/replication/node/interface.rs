@@ -114,6 +114,11 @@ pub enum Input {
         /// Its process.
         boot_id: BootId,
     },
+    /// A witness that holds a pidfd of this process says that it has ended (R6).
+    ProcessEnded {
+        /// The process.
+        boot_id: BootId,
+    },
     /// The primary says over the peer connection how far its log is durable.
     PrimaryTold {
         /// Its process.
@@ -252,4 +257,6 @@ pub struct Settings {
     pub seed: u64,
     /// What an earlier process of this member knew of the log, from its data directory.
     pub history: Option<History>,
+    /// For how long all live members have to read a newer format before the log is raised to it.
+    pub raise_after: Duration,
 }

@@ -35,6 +35,7 @@ impl Node {
         self.heed_standbys(now);
         self.keep_lease(now);
         self.beat(now);
+        self.raise_format(now);
         self.advance_handover(now);
         self.write(now);
         self.publish(now);

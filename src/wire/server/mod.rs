@@ -16,6 +16,7 @@ use aside::Asides;
 use budget::{Budget, Charge};
 use connection::{Charges, Closed, Connection};
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -120,6 +121,11 @@ impl Server {
     /// Where the server listens; names the port when 0 was asked for.
     pub fn local_address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Another descriptor of the listening socket.
+    pub fn socket(&self) -> std::io::Result<OwnedFd> {
+        self.listener.as_fd().try_clone_to_owned()
     }
 
     /// A counter of open connections that stays valid while the server runs.

@@ -165,6 +165,22 @@ pub(super) const FLAGS: &[Flag] = &[
          the way",
     ),
     used(
+        "companion",
+        Bool,
+        "true",
+        Replication,
+        "Have a small process beside this one that turns clients away if this one dies, so that their calls fail at once \
+         and not after four seconds",
+    ),
+    used(
+        "companion_socket",
+        Text,
+        "",
+        Replication,
+        "Unix socket of a companion that another process starts (moonkeeper companion), as in the pods of the operator; \
+         if empty, this master starts its own",
+    ),
+    used(
         "data_dir",
         Text,
         "",
