@@ -138,9 +138,9 @@ fn access(
             let message = format!("{key} in the Secret {name} is not text");
             String::from_utf8(bytes).map_err(|_| NoAccess { reason: "SecretIncomplete", message })
         };
-        // As the masters read it: the first line of the file.
-        let password = text(PASSWORD_KEY)?.lines().next().unwrap_or_default().to_owned();
-        let user = User { name: text(USERNAME_KEY)?, password };
+        // As the masters read them: the first line of each file.
+        let line = |key| text(key).map(|text| text.lines().next().unwrap_or_default().to_owned());
+        let user = User { name: line(USERNAME_KEY)?, password: line(PASSWORD_KEY)? };
         mark.extend_from_slice(format!("\n{}\n{}", user.name, user.password).as_bytes());
         settings.login = Some(user.into());
     }
@@ -179,13 +179,13 @@ mod tests {
     #[test]
     fn another_secret_is_another_way() {
         let with = |ca: &str, password: &str| {
-            let user = data(&[("username", "u"), ("password", password)]);
+            let user = data(&[("username", "u\n"), ("password", password)]);
             access(&etcd(), "demo", Some(&data(&[("ca.crt", ca)])), Some(&user)).unwrap()
         };
         assert_eq!(with("a", "p").fingerprint, with("a", "p").fingerprint);
         assert_ne!(with("a", "p").fingerprint, with("b", "p").fingerprint);
         assert_ne!(with("a", "p").fingerprint, with("a", "q").fingerprint);
         let Some(Login::Given(user)) = with("a", "p\n").settings.login else { panic!("no user") };
-        assert_eq!(user.password, "p");
+        assert_eq!((user.name.as_str(), user.password.as_str()), ("u", "p"));
     }
 }

@@ -267,3 +267,64 @@ async fn remove_if(etcd: &Etcd, key: bytes::Bytes, mod_revision: u64) -> Result<
         other => Err(Failure::Unknown(format!("it answered {other:?}"))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kube::{Client, Config};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::coordination::etcd::EtcdSettings;
+    use crate::operator::access::Access;
+    use crate::operator::credentials;
+    use crate::operator::lease::Right;
+    use crate::operator::metrics::Metrics;
+    use crate::replication::keys::Keys;
+
+    /// Longer than the pause before a call; only a test that fails waits so long.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// Two calls that failed once and are made again after a pause, in which the Lease goes to another operator.
+    #[tokio::test]
+    async fn a_call_is_not_made_when_the_lease_was_lost_before_it() {
+        let (woken, mut wakes) = tokio::sync::mpsc::unbounded_channel();
+        let settings = EtcdSettings::new(["http://127.0.0.1:1"]);
+        let access = Access { settings, keys: Keys::new("demo"), client_certificate: false, fingerprint: 0 };
+        let wake = Arc::new(move || woken.send(()).unwrap_or_default());
+        let attendant = Attendant::start(access, wake).unwrap();
+        let client = Client::try_from(Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+        let (lease, right) = Right::unconditional();
+        let writer = Arc::new(Writer::new(client, right, Metrics::new().unwrap()));
+        let admin = credentials::keep_or_make(None, Some("demo.team.svc")).unwrap();
+        let ca = admin.certificate.unwrap().ca;
+        let credentials = Credentials::new(admin.token, ca.as_bytes(), "demo.team.svc").unwrap();
+        let master = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        {
+            let mut calls = attendant.calls.lock();
+            calls.switchover =
+                Call::Done("one".to_owned(), Err(CallError::NoAnswer("the first time".to_owned())));
+            calls.deletion = Call::Done(String::new(), Err(KeysLeft::Failed("the first time".to_owned())));
+        }
+        let address = master.local_addr().unwrap().to_string();
+        switch_over(&writer, &attendant, credentials, "one".to_owned(), None, address);
+        delete_keys(&writer, &attendant, None);
+        lease.send_replace(None);
+        let ended = async {
+            loop {
+                wakes.recv().await.unwrap();
+                let calls = attendant.calls.lock();
+                if !calls.switchover.is_running() && !calls.deletion.is_running() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            _ = master.accept() => panic!("a primary was asked without the Lease"),
+            ended = tokio::time::timeout(PATIENCE, ended) => ended.unwrap(),
+        }
+        let calls = attendant.calls.lock().clone();
+        let lost = WriteError::NotHolder.to_string();
+        assert!(matches!(calls.switchover, Call::Done(_, Err(CallError::NoAnswer(why))) if why == lost));
+        assert!(matches!(calls.deletion, Call::Done(_, Err(KeysLeft::Failed(why))) if why == lost));
+    }
+}

@@ -59,3 +59,44 @@ pub fn metrics(metrics: &Metrics) -> Router {
     };
     Router::new().route("/metrics", get(text))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// The first line of the answer to a GET.
+    async fn asked(listener: TcpListener, router: Router, path: &str) -> String {
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(async move { axum::serve(listener, router).await });
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: operator\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        server.abort();
+        answer.lines().next().unwrap_or_default().to_owned()
+    }
+
+    #[tokio::test]
+    async fn a_pass_that_is_stuck_is_no_health() {
+        let (ready, metrics) = (Ready::default(), Metrics::new().unwrap());
+        let ask = async || {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            asked(listener, health(&ready, &metrics), "/healthz").await
+        };
+        assert_eq!(ask().await, "HTTP/1.1 200 OK");
+        // One that has only just begun, and one that is about to meet its own deadline.
+        let _new = metrics.begin_pass();
+        let _slow = metrics.pass_since(Instant::now() - STUCK / 2);
+        assert_eq!(ask().await, "HTTP/1.1 200 OK");
+        let stuck = metrics.pass_since(Instant::now() - STUCK);
+        assert_eq!(ask().await, "HTTP/1.1 503 Service Unavailable");
+        drop(stuck);
+        assert_eq!(ask().await, "HTTP/1.1 200 OK");
+    }
+}

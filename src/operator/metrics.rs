@@ -178,9 +178,14 @@ impl Metrics {
     /// A pass begins, and is under way until what is returned is dropped.
     #[must_use]
     pub fn begin_pass(&self) -> UnderWay {
+        self.pass_since(Instant::now())
+    }
+
+    /// A pass that is under way since `begun`.
+    pub(super) fn pass_since(&self, begun: Instant) -> UnderWay {
         let mut passes = self.under_way.lock();
         let number = passes.last_key_value().map_or(0, |(last, _)| last + 1);
-        passes.insert(number, Instant::now());
+        passes.insert(number, begun);
         UnderWay { number, passes: Arc::clone(&self.under_way) }
     }
 

@@ -29,3 +29,4 @@ pub mod scope;
 pub mod sight;
 pub mod view;
 mod way_to_etcd;
+mod write_status;

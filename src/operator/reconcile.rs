@@ -6,13 +6,11 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Patch, PatchParams};
 use kube::runtime::controller::Action;
 use kube::runtime::events::{Event, EventType, Recorder};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Resource as _, ResourceExt};
 use parking_lot::Mutex;
-use serde_json::json;
 use tokio::time::Instant;
 
 use super::access::{self, AccessError};
@@ -30,8 +28,9 @@ use super::same_etcd::other_etcd;
 use super::scope::Others;
 use super::sight::{Sight, log_end};
 use super::way_to_etcd::WayToEtcd;
+use super::write_status::write_status;
 use super::{act, build, credentials};
-use crate::api::names::{FIELD_MANAGER, admin_secret};
+use crate::api::names::admin_secret;
 use crate::api::{MasterCluster, MasterClusterStatus};
 
 /// A settled cluster is looked at so often although nothing was heard: Secrets are not watched.
@@ -336,38 +335,11 @@ impl Context {
         if !is_news(&observed.status, &status) && !is_stale(&observed.status, &status, self.since.elapsed()) {
             return Ok(());
         }
-        self.write_status(cluster, &status).await?;
+        if let Some(written) = write_status(&self.writer, cluster, &status).await? {
+            self.written.lock().insert(Resource::of(&written), (version(&written), status.clone()));
+        }
         self.tell(cluster, happenings(&observed.status, &status)).await;
         Ok(())
-    }
-
-    async fn write_status(
-        &self,
-        cluster: &MasterCluster,
-        status: &MasterClusterStatus,
-    ) -> Result<(), WriteError> {
-        self.writer.permit()?;
-        let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
-        let api: Api<MasterCluster> = Api::namespaced(self.writer.client.clone(), &namespace);
-        let patch = json!({
-            "apiVersion": MasterCluster::api_version(&()),
-            "kind": MasterCluster::kind(&()),
-            // With its uid, so that one that was made again meanwhile does not inherit the status.
-            "metadata": {"name": name, "uid": cluster.metadata.uid},
-            "status": status,
-        });
-        let params = PatchParams::apply(FIELD_MANAGER).force();
-        match api.patch_status(&name, &params, &Patch::Apply(patch)).await {
-            Ok(written) => {
-                self.writer.metrics.wrote(Write::Status);
-                let version = version(&written);
-                self.written.lock().insert(Resource::of(&written), (version, status.clone()));
-                Ok(())
-            }
-            // It was deleted meanwhile, or is another one by now.
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-            Err(source) => Err(failed("the status of MasterCluster", &name, source)),
-        }
     }
 
     /// The status that was written last, if the watch has not told of it yet: an older one would make this pass do again

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use parking_lot::Mutex;
@@ -23,6 +24,10 @@ const INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long a Lease lasts that does not say so.
 const LASTS: Duration = Duration::from_secs(15);
+
+/// A Lease that was last renewed so long ago is abandoned at first sight. Far above what clocks of machines differ by that
+/// accept each other's certificates and tokens; and a holder that is alive renews within seconds, which is seen.
+const ABANDONED: SignedDuration = SignedDuration::from_mins(5);
 
 /// What an operator looks after.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,17 +71,26 @@ struct Claim {
     /// Whether its holder looks after all namespaces.
     all: bool,
     /// Orders operators that look after all namespaces.
-    age: Option<k8s_openapi::jiff::Timestamp>,
-    /// Since when the record has been the same, by this process's clock: wall clocks of two machines are never compared.
+    age: Option<Timestamp>,
+    /// Since when the record has been the same, by this process's clock: a wall clock says only whether it was abandoned
+    /// before it was first seen.
     since: Instant,
+    /// Abandoned when it was first seen, and not renewed since.
+    abandoned: bool,
 }
 
 impl Claim {
     fn is_held(&self) -> bool {
         let lasts = self.spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let held = self.spec.holder_identity.as_deref().is_some_and(|holder| !holder.is_empty());
-        held && self.since.elapsed() < lasts.map_or(LASTS, Duration::from_secs)
+        held && !self.abandoned && self.since.elapsed() < lasts.map_or(LASTS, Duration::from_secs)
     }
+}
+
+/// Whether the last renewal of a Lease is so old that its holder must have ended.
+fn is_abandoned(spec: &LeaseSpec, now: Timestamp) -> bool {
+    let lasts = SignedDuration::from_secs(spec.lease_duration_seconds.unwrap_or_default().into());
+    spec.renew_time.as_ref().is_some_and(|renewed| now.duration_since(renewed.0) > ABANDONED.max(lasts))
 }
 
 /// The Leases of other operators, by namespace.
@@ -126,11 +140,13 @@ impl Others {
             let all = lease.labels().get(SCOPE_LABEL).map(String::as_str) != Some("namespace");
             let age = lease.creation_timestamp().map(|time| time.0);
             let spec = lease.spec.unwrap_or_default();
-            let since = match before.remove(&namespace) {
-                Some(was) if was.spec == spec => was.since,
-                _ => Instant::now(),
+            let (since, abandoned) = match before.remove(&namespace) {
+                Some(was) if was.spec == spec => (was.since, was.abandoned),
+                // A holder that renews is alive, whatever its clock says.
+                Some(_) => (Instant::now(), false),
+                None => (Instant::now(), is_abandoned(&spec, Timestamp::now())),
             };
-            claims.insert(namespace, Claim { spec, all, age, since });
+            claims.insert(namespace, Claim { spec, all, age, since, abandoned });
         }
     }
 
@@ -155,8 +171,7 @@ impl Others {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-    use k8s_openapi::jiff::Timestamp;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
 
     use super::*;
 
@@ -208,5 +223,27 @@ mod tests {
         // The same record once more is no renewal.
         all.take_in(both());
         assert_eq!(all.owner_of("team"), None);
+    }
+
+    #[test]
+    fn a_lease_that_was_abandoned_long_ago_claims_nothing_at_first_sight() {
+        let renewed = |seconds_ago: i64, holder: &str| {
+            let mut lease = lease("team", "namespace", 9, holder);
+            let at = Timestamp::now() - SignedDuration::from_secs(seconds_ago);
+            lease.spec.as_mut().unwrap().renew_time = Some(MicroTime(at));
+            lease
+        };
+        let one = |lease: Lease| others("system", vec![lease]);
+        assert_eq!(one(renewed(600, "b")).owner_of("team"), None);
+        // Clocks may differ: what is minutes old counts as renewed.
+        assert!(one(renewed(240, "b")).owner_of("team").is_some());
+        assert!(one(renewed(-600, "b")).owner_of("team").is_some());
+        let mut long = renewed(600, "b");
+        long.spec.as_mut().unwrap().lease_duration_seconds = Some(3600);
+        assert!(one(long).owner_of("team").is_some());
+        // A holder whose clock is far behind renews all the same.
+        let behind = one(renewed(600, "b"));
+        behind.take_in(vec![renewed(598, "b")]);
+        assert!(behind.owner_of("team").is_some());
     }
 }

@@ -97,7 +97,10 @@ async fn is_out_of_space(etcd: &Etcd) -> Option<bool> {
 
 /// Follows the changes until the watch ends.
 async fn follow(etcd: &Etcd, keys: &Keys, mut view: View, sight: &watch::Sender<Sight>, news: &impl Fn()) {
-    let request = WatchRequest { range: keys.cluster(), from_revision: view.revision + 1, deletions: true };
+    // From the revision that was read, although nothing of it is news: etcd leaves a request for progress unanswered while
+    // one watch of the stream starts in the future, and so a watch of an idle etcd would count as broken. What is told
+    // twice changes nothing.
+    let request = WatchRequest { range: keys.cluster(), from_revision: view.revision, deletions: true };
     let mut events: mpsc::Receiver<WatchEvent> = etcd.watch(request);
     let mut alarms = tokio::time::interval_at(Instant::now() + ALARMS, ALARMS);
     alarms.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

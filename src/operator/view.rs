@@ -80,8 +80,8 @@ impl View {
         view
     }
 
-    /// Takes in changes up to a revision. What a read has told already is told again, late, by nobody: a watch starts
-    /// behind the read.
+    /// Takes in changes up to a revision. A watch starts with the revision that was read, so what that one changed is told
+    /// twice; to take it in again changes nothing.
     pub fn change(&mut self, keys: &Keys, revision: u64, changes: &[Change]) {
         for change in changes {
             match change {

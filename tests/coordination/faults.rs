@@ -6,6 +6,8 @@ use moonkeeper::coordination::etcd::{Etcd, EtcdSettings};
 use moonkeeper::coordination::types::{
     Change, Failure, Get, KeyRange, LeaseId, Request, Response, WatchEvent,
 };
+use moonkeeper::operator::sight::{self, Sight};
+use moonkeeper::replication::keys::Keys;
 use rustix::process::Signal;
 
 use crate::coordination::checks::{get, put_with, revision, txn, watch_of, write};
@@ -86,6 +88,40 @@ async fn an_idle_watch_lasts() {
         }
         let last = write(&store, "a", "2").await;
         assert_eq!(watch.changes_until(last).await.len(), 1);
+    }
+}
+
+/// Neither do others write here: then etcd answers a request for progress only if the watch starts in its past.
+#[tokio::test]
+async fn what_the_operator_sees_of_an_idle_etcd_lasts() {
+    for variable in ["ETCD_BIN", "ETCD_DEBIAN_BIN"] {
+        let process = EtcdProcess::start(binary(variable)).await;
+        let watch_silence = Duration::from_millis(900);
+        let settings = EtcdSettings { watch_silence, ..EtcdSettings::new([process.url()]) };
+        let etcd = Etcd::connect(settings).unwrap();
+        let keys = Keys::new("demo");
+        write(&Store::Etcd(etcd.clone()), "mooncake-store/demo/master_view", "10.0.0.1:1").await;
+        let (sender, mut sight) = tokio::sync::watch::channel(Sight::NotYet);
+        let watching = sight::watch(etcd.clone(), keys, "etcd".to_owned(), sender, || ());
+        let watching = tokio::spawn(watching);
+        let read = sight.wait_for(|sight| matches!(sight, Sight::Current { .. }));
+        drop(tokio::time::timeout(PATIENCE, read).await.unwrap().unwrap());
+        // The revision that was read may be told once more; another read would be published, too.
+        let mut published = 0;
+        let count = async {
+            while sight.changed().await.is_ok() {
+                published += 1;
+            }
+        };
+        _ = tokio::time::timeout(4 * watch_silence, count).await;
+        assert!(published <= 1, "the keys of an idle etcd were read {published} times again");
+        // It is alive.
+        write(&Store::Etcd(etcd), "mooncake-store/demo/master_view", "10.0.0.2:1").await;
+        tokio::time::timeout(PATIENCE, sight.changed()).await.unwrap().unwrap();
+        assert!(
+            matches!(&*sight.borrow(), Sight::Current { view, .. } if view.serving.as_deref() == Some("10.0.0.2:1"))
+        );
+        watching.abort();
     }
 }
 

@@ -12,11 +12,15 @@ import local
 import network
 import nodes
 from hosts import Host
-from layout import DNS_ADDRESS, Layout
+from layout import API_PORT, DNS_ADDRESS, Layout
 
 # Bounds a hang; creating a kind cluster pulls an image.
 COMMAND_SECONDS = 600
 NODES = 3
+# The name of a master's container, whatever else is in its pod.
+MASTER = "master"
+# The most ports that one rule of iptables takes.
+MULTIPORT = 15
 
 
 class NodeHost(Host):
@@ -80,10 +84,53 @@ class Cluster:
         return sorted(each["metadata"]["name"] for each in self.list("nodes"))
 
     def process(self, pod):
-        """The first process of a pod's first container, as a function that sends it a signal: at once, since finding
+        """The first process of a pod's main container, as a function that sends it a signal: at once, since finding
         it takes longer than what is measured."""
-        [status] = pod["status"]["containerStatuses"][:1]
-        return self.find_process(pod["spec"]["nodeName"], status["containerID"].partition("://")[2])
+        return self.find_process(pod["spec"]["nodeName"], _main_container(pod))
+
+    def read_file(self, pod, path):
+        """A file as a pod's main container has it; images without a shell have nothing to read it with."""
+        return self.read_container_file(pod["spec"]["nodeName"], _main_container(pod), path)
+
+    def silence_api(self, pod):
+        """Lets packets vanish, in both directions, of the connections that a pod has with the API server now. None of
+        the two is told; new connections work. Returns how many they are, and a function that undoes it."""
+        address, node = pod["status"]["podIP"], self.stable_node
+        listed = self.in_node(node, "ss", "-Htn", "state", "established", "sport", "=", f":{API_PORT}", "dst", address)
+        ports = [line.split()[-1].rpartition(":")[2] for line in listed.splitlines() if line.strip()]
+        rules = []
+        for start in range(0, len(ports), MULTIPORT):
+            some = ",".join(ports[start : start + MULTIPORT])
+            there = ["-s", address, "-p", "tcp", "-m", "multiport", "--sports", some, "-j", "DROP"]
+            back = ["-d", address, "-p", "tcp", "-m", "multiport", "--dports", some, "-j", "DROP"]
+            rules += [["PREROUTING", *there], ["OUTPUT", *back]]
+
+        def change(verb):
+            for each in rules:
+                self.in_node(node, "iptables", "-w", "-t", "raw", verb, *each)
+
+        change("--insert")
+        return len(ports), lambda: change("--delete")
+
+
+    def refuse(self, pod, port):
+        """Lets connections of a pod to a port be refused, wherever they go; returns a function that undoes it."""
+        node, process = pod["spec"]["nodeName"], self.container_process(pod["spec"]["nodeName"], _main_container(pod))
+        rule = ["OUTPUT", "-p", "tcp", "--dport", str(port), "-j", "REJECT", "--reject-with", "tcp-reset"]
+
+        def change(verb):
+            self.in_node(node, "nsenter", "-t", str(process), "-n", "iptables", "-w", verb, *rule)
+
+        change("--insert")
+        return lambda: change("--delete")
+
+
+def _main_container(pod):
+    """The id of the container that the pod is there for: the master, or the only one."""
+    names = [each["name"] for each in pod["spec"]["containers"]]
+    main = MASTER if MASTER in names else names[0]
+    [status] = [each for each in pod["status"]["containerStatuses"] if each["name"] == main]
+    return status["containerID"].partition("://")[2]
 
 
 class LocalCluster(Cluster):
@@ -115,9 +162,19 @@ class LocalCluster(Cluster):
         local.load(self.layout, [archive])
 
     def find_process(self, node, container):
+        process = self.container_process(node, container)
+        return lambda which: os.kill(process, which)
+
+    def read_container_file(self, node, container, path):
+        return pathlib.Path(f"/proc/{self.container_process(node, container)}/root{path}").read_text()
+
+    def container_process(self, node, container):
         process = nodes.container_process(self.layout, _number(node), container)
         assert process, f"container {container} does not run on {node}"
-        return lambda which: os.kill(process, which)
+        return process
+
+    def in_node(self, node, *command):
+        return _output(*map(str, self.layout.inside(_number(node), *command)))
 
     def cut(self, node):
         network.cut(self.layout, _number(node))
@@ -194,9 +251,19 @@ class KindCluster(Cluster):
         _output("kind", "load", "image-archive", str(archive), "--name", self.name)
 
     def find_process(self, node, container):
+        process = self.container_process(node, container)
+        return lambda which: self.in_node(node, "kill", f"-{int(which)}", process)
+
+    def read_container_file(self, node, container, path):
+        return self.in_node(node, "cat", f"/proc/{self.container_process(node, container)}/root{path}")
+
+    def container_process(self, node, container):
         form = ["--output", "go-template", "--template", "{{.info.pid}}"]
-        process = _output("docker", "exec", node, "crictl", "inspect", *form, container).strip()
-        return lambda which: _output("docker", "exec", node, "kill", f"-{int(which)}", process)
+        return self.in_node(node, "crictl", "inspect", *form, container).strip()
+
+    @staticmethod
+    def in_node(node, *command):
+        return _output("docker", "exec", node, *command)
 
     def cut(self, node):
         self._filter(node, "--insert")

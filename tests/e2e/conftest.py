@@ -6,7 +6,6 @@
     MOONKEEPER_E2E_KEEP         1: leave the cluster running, and use the one that runs
 """
 
-import dataclasses
 import fcntl
 import os
 import pathlib
@@ -19,9 +18,8 @@ import pytest
 import clusters
 import images
 from operators import Operator, install_plugin
-from pods import PodMasters
 from masterclusters import Resource, etcd_of, mastercluster
-from space import PodScene, Space
+from space import Demo, Space
 from table import FAILED, PASSED, SKIPPED, Row, table
 
 SEED = os.environ.get("MOONKEEPER_TEST_SEED", "1")
@@ -94,26 +92,16 @@ def space(cluster, artifacts, request):
     made.close()
 
 
-@dataclasses.dataclass
-class Demo:
-    """A MasterCluster at work, with real clients."""
-
-    space: Space
-    resource: Resource
-    masters: PodMasters
-    scene: PodScene
-
-
 @pytest.fixture(scope="module")
 def demo(operator, space):
-    """A MasterCluster with all defaults but its etcd, Ready."""
+    """A MasterCluster with all defaults but its etcd, which it names by its short name; Ready."""
     etcd = space.start_etcd()
     space.apply(mastercluster(etcd=etcd_of(space)))
     resource = Resource(space)
     resource.wait_until_ready()
     masters = space.masters(resource.selector, resource.cluster_id, etcd)
     masters.wait_until_redundant()
-    return Demo(space, resource, masters, space.scene(masters))
+    return Demo(space, resource, masters, space.scene(masters, resource=resource, operator=operator))
 
 
 @pytest.fixture

@@ -1,15 +1,28 @@
 """What goes wrong in a cluster. Each fault is a generator: it does the harm, yields the moment at which it struck, and is
-resumed to repair what does not repair itself."""
+resumed to repair what does not repair itself. `expects` says what has to come of it."""
 
 import time
 
 from clusters import CONTINUE, KILL, STOP
+from expectations import DIED, HANDED_OVER, LEASE_ENDED, Expects
 from waiting import wait_until
+
+
+def expecting(*words, **more):
+    """Says of a fault what has to come of it."""
+
+    def mark(fault):
+        fault.expects = Expects(*words, **more)
+        return fault
+
+    return mark
+
 
 # A node is called NotReady after 20 s of silence in the local cluster, 40 s elsewhere.
 NODE_SECONDS = 120
 
 
+@expecting(DIED, restarts=1)
 def process_killed(scene):
     """SIGKILL of the primary's process; its pod stays, and the container is started again."""
     process = scene.cluster.process(scene.masters.wait_until_serving().pod)
@@ -18,13 +31,15 @@ def process_killed(scene):
     yield struck
 
 
+@expecting(HANDED_OVER, replaced=1)
 def pod_deleted(scene):
     """The primary's pod deleted, as by hand or by a drain: it is asked to end first."""
     yield _delete(scene)
 
 
+@expecting(HANDED_OVER, replaced=1)
 def pod_deleted_at_once(scene):
-    """The primary's pod deleted with no grace: it is killed."""
+    """The primary's pod deleted with no grace: its kubelet asks it to end all the same, and kills it two seconds later."""
     yield _delete(scene, "--grace-period=0", "--force")
 
 
@@ -35,6 +50,7 @@ def _delete(scene, *options):
     return struck
 
 
+@expecting(LEASE_ENDED, rebuilds=True)
 def node_cut(scene):
     """The primary's node off the network, until another leads; then it comes back."""
     victim = move_off(scene, scene.cluster.stable_node)
@@ -62,7 +78,7 @@ def move_off(scene, node):
 
 
 def api_stopped(seconds):
-    """The API server away, and the primary's process killed meanwhile: masters need nobody to choose another."""
+    """The API server away, and the primary's process killed meanwhile: masters elect another without it."""
 
     def fault(scene):
         process = scene.cluster.process(scene.masters.wait_until_serving().pod)
@@ -79,7 +95,7 @@ def api_stopped(seconds):
         yield struck
 
     fault.__name__ = f"API server stopped for {seconds} s, primary killed"
-    return fault
+    return expecting(DIED, restarts=1)(fault)
 
 
 def etcd_stopped(seconds):
@@ -97,4 +113,26 @@ def etcd_stopped(seconds):
         yield struck
 
     fault.__name__ = f"etcd stopped for {seconds} s"
-    return fault
+    # The lease ends in etcd while nobody can renew it, also that of a primary which leads again afterwards.
+    return expecting(LEASE_ENDED, rebuilds=True)(fault)
+
+
+def api_silenced(operator):
+    """All connections of the operator to the API server silent for good, as when a machine behind a load balancer vanishes,
+    and the primary's process killed: the label has to follow through new connections."""
+
+    def fault(scene):
+        process = scene.cluster.process(scene.masters.wait_until_serving().pod)
+        silenced = [scene.cluster.silence_api(each) for each in operator.running()]
+        try:
+            assert all(count for count, _ in silenced), "an operator without a connection to the API server"
+            struck = time.monotonic()
+            process(KILL)
+            yield struck
+            # While nothing passes on the old ones.
+            scene.judge.resource.wait_until_settled(scene.masters)
+        finally:
+            for _, undo in silenced:
+                undo()
+
+    return expecting(DIED, restarts=1)(fault)

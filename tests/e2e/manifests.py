@@ -36,7 +36,7 @@ def etcd(node=None, name="etcd"):
     if node:
         pod["nodeSelector"] = {"kubernetes.io/hostname": node}
     return [
-        service(name, {"app": "etcd"}, client=2379),
+        service(name, {"app": name}, client=2379),
         {
             "apiVersion": "apps/v1",
             "kind": "StatefulSet",
@@ -44,8 +44,8 @@ def etcd(node=None, name="etcd"):
             "spec": {
                 "replicas": 1,
                 "serviceName": name,
-                "selector": {"matchLabels": {"app": "etcd"}},
-                "template": {"metadata": {"labels": {"app": "etcd"}}, "spec": pod},
+                "selector": {"matchLabels": {"app": name}},
+                "template": {"metadata": {"labels": {"app": name}}, "spec": pod},
             },
         },
     ]
@@ -58,9 +58,9 @@ def service(name, selector, headless=False, **ports):
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
 
 
-def masters_by_hand(image, cluster_id, count=3):
+def masters_by_hand(image, cluster_id, count=3, name="masters"):
     """Masters that replicate through etcd, without an operator."""
-    labels = {"app": "masters"}
+    labels = {"app": name}
 
     def field(name, path):
         return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
@@ -89,14 +89,14 @@ def masters_by_hand(image, cluster_id, count=3):
         "containers": [container],
     }
     return [
-        service("masters", labels, headless=True, rpc=50051),
+        service(name, labels, headless=True, rpc=50051),
         {
             "apiVersion": "apps/v1",
             "kind": "StatefulSet",
-            "metadata": {"name": "masters"},
+            "metadata": {"name": name},
             "spec": {
                 "replicas": count,
-                "serviceName": "masters",
+                "serviceName": name,
                 "podManagementPolicy": "Parallel",
                 "selector": {"matchLabels": labels},
                 "template": {"metadata": {"labels": labels}, "spec": pod},

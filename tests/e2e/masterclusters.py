@@ -1,6 +1,7 @@
 """A MasterCluster in a namespace: asked for, waited for, and compared with what the masters themselves say."""
 
 import json
+import uuid
 
 from waiting import wait_until
 
@@ -63,6 +64,21 @@ class Resource:
         except AssertionError as error:
             raise AssertionError(f"{error}; status: {json.dumps(self.status(), indent=1)}") from None
 
+    def switch_over(self, target=""):
+        """Asks for a switchover in the spec; returns its record."""
+        request = uuid.uuid4().hex[:8]
+        self.patch({"switchover": {"target": target, "requestId": request}})
+        return self.wait_for_switchover(request)
+
+    def wait_for_switchover(self, request):
+        """The record of a switchover, once it has a result."""
+
+        def ended(status):
+            found = status.get("lastSwitchover") or {}
+            return found if found.get("requestId") == request and found["result"] != "Pending" else None
+
+        return self.wait_for(f"switchover {request}", ended)
+
     def wait_until_settled(self, masters):
         """Until everything agrees on who leads, and nothing is wrong: etcd, labels, Service, status, conditions."""
 
@@ -77,17 +93,17 @@ class Resource:
                 and roles == ["primary"] + ["standby"] * (masters.count - 1)
                 and (status.get("leader") or {}).get("name") == primary.name
                 and conditions.get("Ready") == conditions.get("Redundant") == "True"
-                and self._leader_addresses() == [primary.ip]
+                and self.leader_addresses() == [primary.ip]
             )
 
         try:
             wait_until(settled, f"{self.name} to settle", READY_SECONDS)
         except AssertionError as error:
             pods = {each.name: (each.ip, each.labels.get(ROLE)) for each in masters.all()}
-            now = f"etcd says {masters.view()}, pods are {pods}, the Service leads to {self._leader_addresses()}"
+            now = f"etcd says {masters.view()}, pods are {pods}, the Service leads to {self.leader_addresses()}"
             raise AssertionError(f"{error}; {now}; status: {json.dumps(self.status(), indent=1)}") from None
 
-    def _leader_addresses(self):
+    def leader_addresses(self):
         """Where the Service of the leader leads to."""
         label = f"kubernetes.io/service-name={self.name}-leader"
         slices = self.space.list("endpointslices", "-l", label)

@@ -10,17 +10,18 @@ import urllib.request
 
 from waiting import wait_until
 
-RPC_PORT, HTTP_PORT = 50051, 9003
+RPC_PORT, HTTP_PORT, ADMIN_PORT = 50051, 9003, 9004
 CALL_SECONDS = 5
 # Bounds a hang. A pod on a loaded machine may need a quarter of a minute to be there again.
 SERVE_SECONDS = 120
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def fetch(host, url, data=None):
+def fetch(host, url, data=None, headers=None):
     """The text that a server inside the cluster answers; None when it does not."""
     try:
-        with host.inside(), _opener.open(urllib.request.Request(url, data), timeout=CALL_SECONDS) as answer:
+        request = urllib.request.Request(url, data, headers or {})
+        with host.inside(), _opener.open(request, timeout=CALL_SECONDS) as answer:
             return answer.read().decode()
     except (OSError, urllib.error.URLError):
         return None
@@ -34,20 +35,50 @@ class Etcd:
         self.name = f"{service}.{namespace}.svc:2379"
         address = cluster.get("service", service, "-n", namespace)["spec"]["clusterIP"]
         self.endpoint = f"{address}:2379"
+        self._token = None
+
+    def _ask(self, path, body):
+        """The answer to a call; None when etcd does not answer."""
+        headers = {"Authorization": self._token} if self._token else {}
+        answer = fetch(self.host, f"http://{self.endpoint}/v3/{path}", json.dumps(body).encode(), headers)
+        return answer if answer is None else json.loads(answer)
+
+    def call(self, path, body):
+        """The answer to a call that etcd must answer."""
+        answer = self._ask(path, body)
+        assert answer is not None, f"etcd does not answer {path}"
+        return answer
+
+    def require_login(self, role):
+        """From here on etcd asks who calls. `role` may use the keys of masters; the tests themselves are root."""
+        self.call("auth/role/add", {"name": role})
+        self.call("auth/role/grant", {"name": role, "perm": {"permType": "READWRITE", **_prefix("mooncake-store/")}})
+        self.call("auth/user/add", {"name": "root", "password": "root"})
+        self.call("auth/user/grant", {"user": "root", "role": "root"})
+        self.call("auth/enable", {})
+        self._token = self.call("auth/authenticate", {"name": "root", "password": "root"})["token"]
+
+    def add_user(self, name, password, role):
+        self.call("auth/user/add", {"name": name, "password": password})
+        self.call("auth/user/grant", {"user": name, "role": role})
+
+    def delete_user(self, name):
+        self.call("auth/user/delete", {"name": name})
 
     def values(self, key, prefix=False):
         """What is under a key, or under all that begin with it; None when etcd does not answer."""
-        body = {"key": _encode(key.encode())}
-        if prefix:
-            # The end of the range is the key with its last byte raised.
-            body["range_end"] = _encode(key[:-1].encode() + bytes([key.encode()[-1] + 1]))
-        answer = fetch(self.host, f"http://{self.endpoint}/v3/kv/range", json.dumps(body).encode())
+        answer = self._ask("kv/range", _prefix(key) if prefix else {"key": _encode(key.encode())})
         if answer is None:
             return None
-        return {_decode(each["key"]): _decode(each.get("value", "")) for each in json.loads(answer).get("kvs", [])}
+        return {_decode(each["key"]): _decode(each.get("value", "")) for each in answer.get("kvs", [])}
 
     def get(self, key):
         return (self.values(key) or {}).get(key)
+
+
+def _prefix(key):
+    """The range of all keys that begin so: it ends at the key with its last byte raised."""
+    return {"key": _encode(key.encode()), "range_end": _encode(key[:-1].encode() + bytes([key.encode()[-1] + 1]))}
 
 
 def _encode(data):
@@ -143,11 +174,12 @@ class PodMasters:
         wait_until(ready, f"{self.count} masters that are ready in {self.namespace}", seconds)
 
     def digests(self):
-        """The digest of every master, all at one and the same record."""
+        """The digest of every master, of all that there have to be, at one and the same record."""
 
         def alike():
             found = {each.name: each.digest() for each in self.all()}
             applied = {each and each[0] for each in found.values()}
-            return {name: each[1] for name, each in found.items()} if len(applied) == 1 and None not in applied else None
+            same = len(found) == self.count and len(applied) == 1 and None not in applied
+            return {name: each[1] for name, each in found.items()} if same else None
 
         return wait_until(alike, "all masters to have applied the same records", SERVE_SECONDS)

@@ -1,9 +1,9 @@
-"""The primary is lost in four ways: how long nobody answers, and whether everything acknowledged is still there."""
+"""The primary is lost in four ways: how long no master answers, whether everything acknowledged is still there, and whether
+masters and operator name the right cause."""
 
 import pytest
 
 import faults
-from checker import summary
 
 
 @pytest.mark.parametrize(
@@ -19,16 +19,6 @@ from checker import summary
 def test_failover(demo, row, fault):
     if not demo.space.cluster.has_machines and fault in (faults.process_killed, faults.node_cut):
         pytest.skip("needs the machines under the cluster")
-    before = demo.resource.status()
     done = demo.scene.round(fault)
     row.measured(done)
-    assert not done.violations, summary(done.violations)
-    assert done.acknowledged > 100, "not much was tested"
-    demo.resource.wait_until_settled(demo.masters)
-    after = demo.resource.status()
-    assert after["term"] > before["term"]
-    # A pod that is asked to end hands over; that is no failover.
-    if fault is not faults.pod_deleted:
-        report = after["lastFailover"]
-        assert report["to"] == after["leader"]["name"]
-        assert report != before.get("lastFailover")
+    done.check()

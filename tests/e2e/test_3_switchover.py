@@ -1,24 +1,18 @@
-"""A planned change of the primary, asked for in the resource and by the plugin of kubectl."""
+"""A planned change of the primary, asked for in the resource and by the plugin of kubectl; one that is withdrawn, and what is
+recorded of failovers after one."""
 
 import time
 import uuid
 
 import pytest
 
-from checker import summary
+from clusters import KILL
+from expectations import DIED, HANDED_OVER, Expects
+from pods import ADMIN_PORT
 
 
 def by_spec(demo, target):
-    request = uuid.uuid4().hex[:8]
-    demo.resource.patch({"switchover": {"target": target, "requestId": request}})
-    return demo.resource.wait_for(
-        f"switchover {request}",
-        lambda status: (
-            (found := status.get("lastSwitchover") or {}).get("requestId") == request
-            and found["result"] != "Pending"
-            and found
-        ),
-    )
+    return demo.resource.switch_over(target)
 
 
 def by_plugin(demo, target):
@@ -47,13 +41,12 @@ def test_switchover(demo, row, ask):
         reports.append((primary, target, ask(demo, target.name)))
         yield struck
 
-    done = demo.scene.round(switchover)
+    done = demo.scene.round(switchover, Expects(HANDED_OVER, recorded=False))
     row.measured(done)
-    assert not done.violations, summary(done.violations)
+    done.check()
     [(primary, target, report)] = reports
     assert report["result"] == "Succeeded", report
     assert (report["from"], report["to"]) == (primary.name, target.name)
-    demo.resource.wait_until_settled(demo.masters)
     assert demo.masters.primary().name == target.name
 
 
@@ -63,3 +56,74 @@ def test_status(demo):
     assert demo.masters.primary().name in shown
     for each in demo.masters.all():
         assert each.name in shown
+
+
+@pytest.mark.scenario("3", "`spec.switchover` reset before there is a result: the request ends, the primary goes on")
+def test_reset(demo, operator, row):
+    """As a GitOps tool does that finds a field which Git does not have."""
+    if not demo.space.cluster.has_machines:
+        pytest.skip("needs the machines under the cluster")
+    request, reports = uuid.uuid4().hex[:8], []
+
+    def reset(scene):
+        # The primary cannot be asked, so the request stays without a result.
+        undo = [scene.cluster.refuse(each, ADMIN_PORT) for each in operator.running()]
+        try:
+            struck = time.monotonic()
+            demo.resource.patch({"switchover": {"target": "", "requestId": request}})
+            demo.resource.wait_for("the switchover to begin", lambda status: status.get("phase") == "SwitchingOver")
+            demo.resource.patch({"switchover": None})
+            reports.append(demo.resource.wait_for_switchover(request))
+        finally:
+            for each in undo:
+                each()
+        yield struck
+
+    done = demo.scene.round(reset, Expects())
+    row.measured(done)
+    done.check()
+    [report] = reports
+    assert report["result"] == "Failed" and report["message"].startswith("withdrawn"), report
+
+
+def scale_to_two(demo):
+    """Two masters, the primary among them; the operator ends the third one."""
+    if demo.masters.primary().name == "demo-2":
+        assert by_spec(demo, "demo-0")["result"] == "Succeeded"
+    demo.resource.patch({"replicas": 2})
+    demo.masters.count = 2
+    demo.resource.wait_until_settled(demo.masters)
+
+
+@pytest.mark.scenario("3", "two masters: a switchover, then two failovers, the second the same way: each has its record")
+def test_failovers_after_a_switchover(demo, row):
+    if not demo.space.cluster.has_machines:
+        pytest.skip("needs the machines under the cluster")
+    scale_to_two(demo)
+    records = []
+
+    def to_and_fro(scene):
+        first = scene.masters.wait_until_serving().name
+        [second] = [each.name for each in scene.masters.all() if each.name != first]
+        struck = time.monotonic()
+        assert by_spec(demo, second)["result"] == "Succeeded"
+        for old, new in [(second, first), (first, second)]:
+            scene.masters.wait_until_redundant()
+            demo.resource.wait_until_settled(scene.masters)
+            primary = scene.masters.wait_until_serving()
+            assert primary.name == old
+            before = demo.resource.status().get("lastFailover")
+            scene.cluster.process(primary.pod)(KILL)
+
+            def recorded(status):
+                found = status.get("lastFailover")
+                return found if found not in (None, before) and found["reason"] != "Unknown" else None
+
+            found = demo.resource.wait_for(f"the record of the failover to {new}", recorded)
+            records.append((found["from"], found["to"]) == (old, new))
+        yield struck
+
+    done = demo.scene.round(to_and_fro, Expects(DIED, restarts=2))
+    row.measured(done)
+    done.check()
+    assert records == [True, True], records

@@ -3,7 +3,6 @@
 import pytest
 
 import faults
-from checker import summary
 from clients import Client
 from images import MOONKEEPER
 from manifests import masters_by_hand
@@ -25,8 +24,9 @@ def test_an_existing_deployment(space, row):
         values = {f"key-{number}": bytes([number]) * 10_000 for number in range(50)}
         for key, value in values.items():
             assert client.put(key, value) == 0
-        assert {key: client.get(key) for key in values} == values
-        row.acknowledged, row.lost = len(values), 0
+        row.acknowledged = len(values)
+        row.lost = sum(client.get(key) != value for key, value in values.items())
+        assert row.lost == 0
     finally:
         client.kill()
 
@@ -38,5 +38,4 @@ def test_masters_by_hand(space, row):
     scene = space.scene(space.masters("app=masters", "by-hand", etcd))
     done = scene.round(faults.process_killed)
     row.measured(done)
-    assert not done.violations, summary(done.violations)
-    assert done.acknowledged > 100, "not much was tested"
+    done.check()
