@@ -1,5 +1,7 @@
 //! The day, from which random tests draw seeds beside the fixed ones: those show what they once showed, these look further.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "clippy knows test functions but not their helpers")]
+
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Days since 1970. `MOONKEEPER_TEST_DAY` brings one back.
