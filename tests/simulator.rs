@@ -18,7 +18,7 @@ use simulator::{Counts, Outcome, run};
 const SEEDS: u64 = 1_000;
 
 /// How often each thing happens in a thousand seeds, at least: about half of what it is.
-const FLOORS: [(&str, u64); 15] = [
+const FLOORS: [(&str, u64); 17] = [
     ("events", 20_000_000),
     ("terms", 2_500),
     ("records", 500_000),
@@ -34,6 +34,8 @@ const FLOORS: [(&str, u64); 15] = [
     ("certain", 1_000_000),
     ("expired", 400),
     ("evicted", 15_000),
+    ("parked_puts", 1),
+    ("resumed", 1),
 ];
 
 /// The same for each kind of fault.

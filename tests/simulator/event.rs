@@ -183,15 +183,20 @@ pub struct Counts {
     pub expired: u64,
     /// Objects that were evicted.
     pub evicted: u64,
+    /// Puts that waited for clients to rejoin.
+    pub parked_puts: u64,
+    /// Those of them that got memory.
+    pub resumed: u64,
     /// Faults of each kind, in the order of [`Fault`](super::plan::Fault).
     pub faults: [u64; plan::ALL.len()],
 }
 
 impl Counts {
     /// What happened, by name.
-    pub fn named(&self) -> [(&'static str, u64); 15] {
+    pub fn named(&self) -> [(&'static str, u64); 17] {
         let Self { events, terms, records, answers, unknown, reads, starts, waited, refused, .. } = *self;
         let Self { given_up_answers, handed_over, given_up, certain, expired, evicted, .. } = *self;
+        let Self { parked_puts, resumed, .. } = *self;
         [
             ("events", events),
             ("terms", terms),
@@ -208,6 +213,8 @@ impl Counts {
             ("certain", certain),
             ("expired", expired),
             ("evicted", evicted),
+            ("parked_puts", parked_puts),
+            ("resumed", resumed),
         ]
     }
 
@@ -228,6 +235,8 @@ impl Counts {
         self.certain += other.certain;
         self.expired += other.expired;
         self.evicted += other.evicted;
+        self.parked_puts += other.parked_puts;
+        self.resumed += other.resumed;
         self.faults.iter_mut().zip(other.faults).for_each(|(sum, more)| *sum += more);
     }
 }
