@@ -110,6 +110,8 @@ bugs! { simulator: {
     RegexNoWait => ["INV-3"],
     /// A new term drops an object that has no lease, on every replica alike.
     ForgetUnleased => ["model"],
+    /// Puts that wait for memory after a takeover wait until a segment opens, however long that takes.
+    ParkForever => ["parked put"],
     /// A batch is applied whatever it follows.
     SkipChain => ["history", "INV-3", "INV-8"],
     /// A witness reports the end of a process that has merely lost its lease.

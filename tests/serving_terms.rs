@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "serving/parked_puts.rs"]
+mod parked_puts;
+
 use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::types::{SequenceId, Term};
 use moonkeeper::master::clock::Clock;

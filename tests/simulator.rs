@@ -23,7 +23,7 @@ const SEEDS: u64 = 1_000;
 const DATED_SEEDS: u64 = 100;
 
 /// How often each thing happens in a thousand seeds, at least: about half of what it is.
-const FLOORS: [(&str, u64); 18] = [
+const FLOORS: [(&str, u64); 20] = [
     ("events", 20_000_000),
     ("terms", 2_500),
     ("records", 500_000),
@@ -42,6 +42,8 @@ const FLOORS: [(&str, u64); 18] = [
     ("witnessed", 1),
     ("exempt", 1),
     ("raised", 1),
+    ("parked_puts", 1),
+    ("resumed", 1),
 ];
 
 /// The same for each kind of fault.

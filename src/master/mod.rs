@@ -16,6 +16,7 @@ pub mod handlers;
 pub mod http;
 pub mod metadata_server;
 pub mod metrics;
+mod parked_puts;
 pub mod peer;
 mod role;
 pub mod run;

@@ -11,11 +11,12 @@ use crate::master::admission::LOOK_AGAIN;
 use crate::master::effects;
 use crate::master::handlers::{Handled, Handlers};
 use crate::master::metrics::{Counters, Metrics};
+use crate::master::parked_puts::Parking;
 use crate::master::settings::ha::Durability;
 use crate::replication::admission::{Admission, Refusal};
 use crate::replication::queue_space::Ticket;
 use crate::replication::replica::Replica;
-use crate::replication::time::MonotonicClock;
+use crate::replication::time::{Monotonic, MonotonicClock};
 use crate::wire::frame;
 use crate::wire::functions::Function;
 use crate::wire::server::{BoxFuture, Failure, GiveUp, Outcome, Service, Turn, Waited};
@@ -35,12 +36,17 @@ const RECORD_BYTES: usize = 1024;
 const TAKES_TURNS: Range<usize> = 2 << 10..256 << 10;
 
 /// What a call is told that was not admitted. Clients take an RPC error for a call that failed, and may repeat it.
-fn refused(refusal: Refusal) -> Outcome {
-    Outcome::Error(match refusal {
+pub(super) fn refused(refusal: Refusal) -> Failure {
+    match refusal {
         Refusal::NotLeading => NOT_LEADING,
         Refusal::OutOfSpace => OUT_OF_SPACE,
         Refusal::QueueFull => QUEUE_FULL,
-    })
+    }
+}
+
+/// What a call with this request may add to the log.
+pub(super) fn record_bytes(body: &[u8]) -> usize {
+    RECORD_BYTES + body.len().saturating_mul(RECORD_BYTES_PER_BYTE)
 }
 
 const QUEUE_FULL: Failure =
@@ -63,10 +69,12 @@ const UNKNOWN: Failure = Failure {
 /// Answers calls from the engine.
 #[derive(Debug)]
 pub struct MasterService {
-    handlers: Handlers,
-    metrics: Arc<Metrics>,
-    replication: Option<Replication>,
+    pub(super) handlers: Handlers,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) replication: Option<Replication>,
     turns: Arc<Semaphore>,
+    /// Puts that wait for clients to rejoin. Without a log there is no takeover.
+    pub(super) parking: Option<Parking>,
 }
 
 /// What a master that replicates answers by.
@@ -85,7 +93,8 @@ impl MasterService {
     #[must_use]
     pub fn new(handlers: Handlers, replication: Option<Replication>) -> Self {
         let turns = Arc::new(Semaphore::new(1));
-        Self { metrics: Arc::clone(&handlers.metrics), handlers, replication, turns }
+        let parking = replication.as_ref().map(|replication| Parking::new(replication.clock.now()));
+        Self { metrics: Arc::clone(&handlers.metrics), handlers, replication, turns, parking }
     }
 
     /// Resolves when it is this call's turn, first come, first served.
@@ -96,7 +105,35 @@ impl MasterService {
     }
 
     fn answer(&self, function: Function, body: &[u8], out: &mut Vec<u8>) -> Outcome {
-        let Handled { outcome, batch, items, failed } = self.handlers.handle(function, body, out);
+        self.count(function, self.handlers.handle(function, body, out))
+    }
+
+    /// Answers a Start, or parks it if it found no memory and clients are yet to rejoin.
+    fn answer_start(
+        &self,
+        parking: &Parking,
+        function: Function,
+        body: &[u8],
+        out: &mut Vec<u8>,
+        now: impl FnOnce() -> Monotonic,
+    ) -> Outcome {
+        let tried = parking.openings();
+        let handled = self.handlers.handle(function, body, out);
+        if handled.starved > 0
+            && let Some(tried) = tried
+            && let Some(deferred) = parking.park(self, now(), tried, function, body)
+        {
+            return Outcome::Deferred(Box::new(deferred));
+        }
+        self.count(function, handled)
+    }
+
+    /// Counts a call that is answered.
+    pub(super) fn count(&self, function: Function, handled: Handled) -> Outcome {
+        let Handled { outcome, batch, items, failed, starved } = handled;
+        if starved > 0 {
+            Counters::add(&self.metrics.counters.put_start_alloc_failures, starved.into());
+        }
         if batch {
             self.metrics.rpc.batch(function, items as usize, failed as usize);
         } else {
@@ -133,7 +170,7 @@ impl Service for MasterService {
             return self.answer(function, body, out);
         };
         // Admission first: a call that has it never waits for the log while it holds the sequencer (R2).
-        let bytes = RECORD_BYTES + body.len().saturating_mul(RECORD_BYTES_PER_BYTE);
+        let bytes = record_bytes(body);
         let mut ticket = waited.ticket.take().and_then(|ticket| ticket.downcast().ok()).map(|ticket| *ticket);
         let waited_for = waited.since.map_or(Duration::ZERO, |since| since.elapsed());
         let now = replication.clock.now();
@@ -143,11 +180,25 @@ impl Service for MasterService {
             Admission::Refused(refusal) => {
                 Counters::add(&self.metrics.counters.refused_changes, 1);
                 self.metrics.rpc.call(function, false);
-                return refused(refusal);
+                return Outcome::Error(refused(refusal));
             }
         };
         // Work that is done aside is admitted again, chunk by chunk.
-        match self.answer(function, body, out) {
+        let answered = match &self.parking {
+            Some(parking) if effects::may_be_parked(function) => {
+                self.answer_start(parking, function, body, out, || replication.clock.now())
+            }
+            Some(parking) if effects::may_open_segments(function) => {
+                parking.opening(|| self.answer(function, body, out))
+            }
+            _ => self.answer(function, body, out),
+        };
+        match answered {
+            // It has not begun, and others wait for the turn.
+            Outcome::Deferred(deferred) => {
+                waited.turn = None;
+                Outcome::Deferred(deferred)
+            }
             Outcome::Ready { depends_on } if effects::may_be_answered_early(function) => {
                 Outcome::Ready { depends_on: replication.depends_on(depends_on) }
             }

@@ -158,6 +158,7 @@ impl Service {
         if let Some(guard) = guards.guard() {
             tasks.spawn(upkeep.run(guard, stopped.clone()));
         }
+        tasks.spawn(Arc::clone(&service).try_parked_puts(stopped.clone()));
         // One guard for all connections: the server ends only when each of their tasks has ended.
         if let Some(guard) = guards.guard() {
             tasks.spawn(async move {

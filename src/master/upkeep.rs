@@ -122,9 +122,12 @@ impl Upkeep {
                 tracing::info!(objects = done.swept, "dropped what lay in unmounted segments");
             }
             Chore::Expire(_) => {
-                Counters::add(&counters.expired_clients, done.expired.len() as u64);
+                Counters::add(&counters.expired_clients, (done.expired.len() + done.closed.len()) as u64);
                 for client in &done.expired {
                     tracing::warn!(%client, "client expired, its segments are gone");
+                }
+                for client in &done.closed {
+                    tracing::debug!(%client, "client without segments expired");
                 }
             }
             Chore::Sweep { .. } | Chore::SyncLeases => {}

@@ -18,6 +18,7 @@ pub mod linger;
 pub mod liveness;
 pub mod node;
 pub mod parked_answers;
+pub mod parked_puts;
 pub mod queue;
 pub mod queue_space;
 pub mod replica;

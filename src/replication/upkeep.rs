@@ -66,8 +66,10 @@ pub struct Done {
     pub tasks_failed: usize,
     /// Objects in unmounted segments.
     pub swept: usize,
-    /// Clients that expired.
+    /// Clients that expired with segments, which are gone with them.
     pub expired: Vec<Uuid>,
+    /// Clients that expired without any: they had unmounted all, as a client does that is closed.
+    pub closed: Vec<Uuid>,
     /// Whether it was stopped before its end: it is due again.
     pub stopped: bool,
 }
@@ -210,14 +212,16 @@ impl Chores {
             Chore::EvictExpired => done.evicted = engine.evict_expired_while(now, &mut go_on),
             Chore::Expire(clients) => {
                 for client in clients {
-                    if engine.client(*client).is_none() {
-                        continue;
-                    }
+                    let Some(known) = engine.client(*client) else { continue };
                     if !self.expire(*client, engine, now, &mut go_on) {
                         liveness.still_silent(*client);
                         continue;
                     }
-                    done.expired.push(*client);
+                    if known.segments.is_empty() {
+                        done.closed.push(*client);
+                    } else {
+                        done.expired.push(*client);
+                    }
                 }
             }
         }
@@ -292,6 +296,20 @@ mod tests {
         assert_eq!((entries(&engine, b"10.0.0.1:1"), entries(&engine, b"10.0.0.22:2")), (0, 2));
         assert_eq!(expire(NEW).expired, [NEW]);
         assert_eq!(entries(&engine, b"10.0.0.22:2"), 0);
+    }
+
+    #[test]
+    fn a_client_that_had_unmounted_everything_was_closed() {
+        let (engine, liveness) = (Engine::new(Rules::default()), Liveness::new(1));
+        let told = |name: &[u8]| Uuid { first: OLD.first, second: name.len() as u64 };
+        mount(&engine, OLD, b"10.0.0.1:1");
+        assert!(engine.remount(&[], OLD, LogTime(1)).result.is_ok());
+        assert!(engine.sequencer(LogTime(1)).unmount(told(b"10.0.0.1:1")).result.is_ok());
+        mount(&engine, NEW, b"10.0.0.2:2");
+        let chore = Chore::Expire(vec![OLD, NEW]);
+        let done = Chores::default().perform(&chore, &engine, &liveness, LogTime(2), || true);
+        assert_eq!((done.closed, done.expired), (vec![OLD], vec![NEW]));
+        assert!(engine.client(OLD).is_none());
     }
 
     #[test]

@@ -24,6 +24,8 @@ from mooncake.store import (
 
 # Calls that may be under way at once in `start_asking`.
 ASKERS = 500
+# Objects in a batch of `start_writing`.
+BATCH = 4
 
 
 def build_config(settings):
@@ -99,6 +101,44 @@ class Worker:
         """Waits for the calls that are under way."""
         self.asking.set()
         self.asker.join()
+
+    def start_writing(self, threads, value):
+        """Threads that put, every other one in batches, look and remove without ever pausing, as those of an engine do."""
+        self.written, self.made = threading.Event(), [[] for _ in range(threads)]
+        self.writers = [threading.Thread(target=self._write, args=(number, value)) for number in range(threads)]
+        for each in self.writers:
+            each.start()
+
+    def calls(self):
+        """For each thread (call, began, ended, result) of every call that has ended, by the clock that all processes share."""
+        return [list(each) for each in self.made]
+
+    def stop_writing(self):
+        """Waits for the calls that are under way."""
+        self.written.set()
+        for each in self.writers:
+            each.join()
+
+    def _write(self, number, value):
+        def call(method, *args):
+            began = time.monotonic()
+            result = getattr(self.store, method)(*args)
+            self.made[number].append((method, began, time.monotonic(), result))
+            return result
+
+        count = 0
+        while not self.written.is_set():
+            keys = [f"writer-{number}-{count}-{nth}" for nth in range(BATCH)]
+            count += 1
+            # Another key: a look at an object grants a lease on it, and it could not be removed.
+            call("is_exist", "no writer has this key")
+            if number % 2 == 0:
+                keys = keys[:1]
+                done = call("put", keys[0], value)
+            else:
+                done = call("put_batch", keys, [value] * len(keys))
+            for key in keys if done == 0 else []:
+                call("remove", key)
 
     def _with_buffer(self, sizes, action, *args, **kwargs):
         memory = ctypes.create_string_buffer(sum(sizes))

@@ -194,16 +194,21 @@ pub struct Counts {
     pub exempt: u64,
     /// Logs that were raised to a newer format.
     pub raised: u64,
+    /// Puts that waited for clients to rejoin.
+    pub parked_puts: u64,
+    /// Those of them that got memory.
+    pub resumed: u64,
     /// Faults of each kind, in the order of [`Fault`](super::plan::Fault).
     pub faults: [u64; plan::ALL.len()],
 }
 
 impl Counts {
     /// What happened, by name.
-    pub fn named(&self) -> [(&'static str, u64); 18] {
+    pub fn named(&self) -> [(&'static str, u64); 20] {
         let Self { events, terms, records, answers, unknown, reads, starts, waited, refused, .. } = *self;
         let Self { given_up_answers, handed_over, given_up, certain, expired, evicted, .. } = *self;
         let Self { witnessed, exempt, raised, .. } = *self;
+        let Self { parked_puts, resumed, .. } = *self;
         [
             ("events", events),
             ("terms", terms),
@@ -223,6 +228,8 @@ impl Counts {
             ("witnessed", witnessed),
             ("exempt", exempt),
             ("raised", raised),
+            ("parked_puts", parked_puts),
+            ("resumed", resumed),
         ]
     }
 
@@ -246,6 +253,8 @@ impl Counts {
         self.witnessed += other.witnessed;
         self.exempt += other.exempt;
         self.raised += other.raised;
+        self.parked_puts += other.parked_puts;
+        self.resumed += other.resumed;
         self.faults.iter_mut().zip(other.faults).for_each(|(sum, more)| *sum += more);
     }
 }

@@ -12,6 +12,7 @@ use moonkeeper::replication::admission::{Admission, Refusal};
 use moonkeeper::replication::liveness::Liveness;
 use moonkeeper::replication::node::Input;
 use moonkeeper::replication::parked_answers::ParkedAnswers;
+use moonkeeper::replication::parked_puts::ParkedPuts;
 use moonkeeper::replication::queue_space::{Permit, Ticket};
 use moonkeeper::replication::replica::Replica;
 use moonkeeper::replication::time::{LogClock, Monotonic};
@@ -46,6 +47,10 @@ pub struct Server {
     pub line: Vec<Call>,
     /// When the line is looked at next.
     pub look_at: Option<u64>,
+    /// Puts that wait for clients to rejoin.
+    pub parked_puts: ParkedPuts<Call>,
+    /// When the port opened.
+    pub opened_at: Monotonic,
     liveness: Arc<Liveness>,
     timetable: Timetable,
     /// The place of upkeep in the line for space in the queue.
@@ -127,6 +132,7 @@ impl Sim {
             _ => Arc::new(Liveness::new(self.plan.client_ttl)),
         };
         self.masters[index].deadlines = Some((term, Arc::clone(&liveness)));
+        let opened_at = self.clock(index);
         self.masters[index].server = Some(Server {
             serial,
             replica,
@@ -136,6 +142,8 @@ impl Sim {
             parked: ParkedAnswers::default(),
             line: Vec::new(),
             look_at: None,
+            parked_puts: ParkedPuts::new(opened_at),
+            opened_at,
             liveness,
             timetable: Timetable::new(LEASE_SYNC_MS),
             ticket: None,
@@ -154,8 +162,10 @@ impl Sim {
             return self.input(index, Input::OpenFailed("address in use".into()));
         }
         let (now, inherited_ttl, seed) = (self.log_time(index), self.plan.inherited_ttl, self.chance.next());
+        let opened_at = self.clock(index);
         if let Some(server) = &mut self.masters[index].server {
             server.open = true;
+            (server.parked_puts, server.opened_at) = (ParkedPuts::new(opened_at), opened_at);
             server.replica.engine.sequencer(now).seed_chance(seed);
             server.liveness.resume(server.replica.engine.known_clients(), now, inherited_ttl);
             server.replica.guards.open();
@@ -186,7 +196,7 @@ impl Sim {
     /// Carries a call out if it may enter.
     pub fn execute(&mut self, index: usize, call: &mut Call) -> Executed {
         let (clock, now) = (self.clock(index), self.log_time(index));
-        let Call { client, number, ref op, ref mut ticket, since, begun } = *call;
+        let Call { client, number, ref op, ref mut ticket, since, begun, .. } = *call;
         let Some(server) = &mut self.masters[index].server else { return Executed::refused(Reply::Closed) };
         let replica = Arc::clone(&server.replica);
         let engine = &replica.engine;
@@ -388,6 +398,8 @@ impl Sim {
             server.ticket = None;
         }
         self.wake_writer(index);
+        self.try_parked_puts(index);
+        self.check_parked_puts(index);
         let of = self.process(index);
         self.after(UPKEEP, Event::Upkeep { of, serial });
     }

@@ -1,9 +1,11 @@
 //! Calls on their way through a master: they wait in line for space in the queue, with a ticket and for as long as the
-//! master's own patience, and their answers wait for the log. Who may enter and which answer may leave is decided by the
-//! code of the master (`admission`, `queue_space`, `parked_answers`, `gate`).
+//! master's own patience, puts that find no memory wait for clients to rejoin, and answers wait for the log. Who may enter,
+//! which put waits and which answer may leave is decided by the code of the master (`admission`, `queue_space`,
+//! `parked_puts`, `parked_answers`, `gate`).
 
-use moonkeeper::engine::types::SequenceId;
+use moonkeeper::engine::types::{ErrorCode, SequenceId};
 use moonkeeper::replication::parked_answers::Fate;
+use moonkeeper::replication::parked_puts::{PARKED_FOR, PutTicket};
 use moonkeeper::replication::queue_space::Ticket;
 use moonkeeper::replication::time::Monotonic;
 
@@ -26,6 +28,8 @@ pub struct Call {
     pub since: Monotonic,
     /// It has changed something already.
     pub begun: bool,
+    /// Its position among the parked puts, while it is tried again.
+    pub parked: Option<PutTicket>,
 }
 
 /// An answer that waits at the gate.
@@ -48,7 +52,7 @@ impl Sim {
         if matches!(op, Op::Ping | Op::Remount(_)) {
             self.watchdog.heard(uuid, term);
         }
-        self.attempt(index, Call { client, number, op, ticket: None, since, begun: false });
+        self.attempt(index, Call { client, number, op, ticket: None, since, begun: false, parked: None });
     }
 
     /// Carries a call out, or has it wait on.
@@ -59,6 +63,17 @@ impl Sim {
         let (before, waited) = (replica.engine.applied(), call.ticket.is_some());
         let executed = self.execute(index, &mut call);
         let after = replica.engine.applied();
+        let (mut call, executed) = match executed {
+            Executed::Answered { reply: Reply::Refused(ErrorCode::NO_AVAILABLE_HANDLE), .. }
+                if after == before && matches!(call.op, Op::Start { .. }) =>
+            {
+                match self.park(index, call) {
+                    None => return,
+                    Some(call) => (call, executed),
+                }
+            }
+            executed => (call, executed),
+        };
         if after > before || matches!(executed, Executed::Answered { .. }) {
             self.model.called(uuid, call.number, &call.op, (before, after));
         }
@@ -79,18 +94,75 @@ impl Sim {
                 }
             }
             Executed::Answered { reply, depends_on, facts } => {
+                if let Some(ticket) = call.parked
+                    && let Some(server) = &mut self.masters[index].server
+                {
+                    server.parked_puts.leave(ticket);
+                    self.counts.resumed += u64::from(matches!(reply, Reply::Started));
+                }
                 let op = &call.op;
                 note!(self, "m{index} c{client} #{number} {op:?} -> {reply:?} on {}", depends_on.0);
                 if matches!(reply, Reply::Closed) {
                     return self.after(MS, Event::Reply { client, number, reply });
                 }
+                let opens = after > before && matches!(op, Op::Remount(_) | Op::Mount(_));
                 if let Some(server) = &mut self.masters[index].server {
                     let parked = Parked { client, number, reply, depends_on, facts };
                     server.parked.park(depends_on, parked);
+                    if opens {
+                        server.parked_puts.rejoined();
+                    }
                 }
             }
         }
         self.wake_writer(index);
+        self.try_parked_puts(index);
+    }
+
+    /// Parks a put that found no memory, or gives it back to be answered so.
+    fn park(&mut self, index: usize, mut call: Call) -> Option<Call> {
+        let now = self.clock(index);
+        let server = self.masters[index].server.as_mut()?;
+        let (engine, puts) = (&server.replica.engine, &mut server.parked_puts);
+        let (client, number, ticket) = (call.client, call.number, call.parked.take());
+        let are_closed = || engine.has_closed_segments();
+        if let Some(ticket) = ticket {
+            return puts.put_back(ticket, call, now, are_closed);
+        }
+        let mut left = Some(call);
+        let tried = puts.openings();
+        // The closure is called only if it is parked.
+        puts.park(now, tried, 1, are_closed, || left.take().unwrap());
+        if left.is_none() {
+            self.counts.parked_puts += 1;
+            note!(self, "m{index} c{client} #{number} waits for clients to rejoin");
+        }
+        left
+    }
+
+    /// Parked puts that are due are tried again, in order.
+    pub fn try_parked_puts(&mut self, index: usize) {
+        loop {
+            let now = self.clock(index);
+            let Some(server) = &mut self.masters[index].server else { return };
+            let Some((ticket, call)) = server.parked_puts.next_due(now) else { return };
+            self.attempt(index, Call { parked: Some(ticket), ..call });
+        }
+    }
+
+    /// No put is parked past its time.
+    pub fn check_parked_puts(&mut self, index: usize) {
+        let now = self.clock(index);
+        let Some(server) = &self.masters[index].server else { return };
+        let parked =
+            server.parked_puts.len() - server.line.iter().filter(|call| call.parked.is_some()).count();
+        if parked > 0 && now.since(server.opened_at) >= PARKED_FOR {
+            let what = format!(
+                "m{index} has {parked} parked puts {:?} after its port opened",
+                now.since(server.opened_at)
+            );
+            self.fail(("parked put", what));
+        }
     }
 
     /// The line is looked at in a while.
@@ -166,8 +238,8 @@ impl Sim {
     pub fn hang_up(&mut self, index: usize) {
         let Some(server) = &mut self.masters[index].server else { return };
         let parked = server.parked.drain().map(|parked| (parked.client, parked.number));
-        let calls: Vec<(usize, u64)> =
-            parked.chain(server.line.drain(..).map(|call| (call.client, call.number))).collect();
+        let waiting = server.line.drain(..).chain(server.parked_puts.close());
+        let calls: Vec<(usize, u64)> = parked.chain(waiting.map(|call| (call.client, call.number))).collect();
         for (client, number) in calls {
             self.after(MS, Event::Reply { client, number, reply: Reply::Unknown });
         }

@@ -8,6 +8,10 @@ use std::path::{Path, PathBuf};
 /// Bytes of chance in a token.
 const TOKEN_BYTES: usize = 24;
 
+/// How many names are tried for a folder of its own: processes that were killed leave theirs behind, and their ids come
+/// again.
+const NAMES: u32 = 100;
+
 /// The folder.
 #[derive(Debug)]
 pub(super) struct Folder {
@@ -18,17 +22,19 @@ pub(super) struct Folder {
 impl Folder {
     /// In the data folder if there is one.
     pub(super) fn open(data_dir: Option<&Path>) -> io::Result<Self> {
-        let (path, temporary) = match data_dir {
-            Some(data) => (data.to_owned(), false),
-            None => (std::env::temp_dir().join(format!("moonkeeper-up-{}", std::process::id())), true),
-        };
-        // Nobody else shall read the token or write the logs. What is there under a name that is not ours is not used.
-        let made = DirBuilder::new().mode(0o700).recursive(!temporary).create(&path);
-        let made = made.and_then(|()| DirBuilder::new().recursive(true).create(path.join("log")));
-        made.map_err(|why| {
+        let explain = |path: &Path, why: io::Error| {
             io::Error::new(why.kind(), format!("cannot make the folder {}: {why}", path.display()))
-        })?;
-        Ok(Self { path, temporary })
+        };
+        let path = match data_dir {
+            Some(data) => make(data, true).map(|()| data.to_owned()).map_err(|why| explain(data, why))?,
+            None => {
+                let parent = std::env::temp_dir();
+                make_new(&parent, std::process::id()).map_err(|why| explain(&parent, why))?
+            }
+        };
+        let log = path.join("log");
+        DirBuilder::new().recursive(true).create(&log).map_err(|why| explain(&log, why))?;
+        Ok(Self { path, temporary: data_dir.is_none() })
     }
 
     /// Where the log of a master goes.
@@ -60,6 +66,27 @@ impl Folder {
     }
 }
 
+/// Makes a folder that other users can neither read the token in nor write the logs.
+fn make(path: &Path, recursive: bool) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).recursive(recursive).create(path)
+}
+
+/// Makes a folder with the id of a process in its name. A folder that is there already belongs to an earlier process with
+/// this id, or to another user: it is left alone.
+fn make_new(parent: &Path, pid: u32) -> io::Result<PathBuf> {
+    let mut taken = None;
+    for nth in 0..NAMES {
+        let suffix = if nth == 0 { String::new() } else { format!("-{nth}") };
+        let path = parent.join(format!("moonkeeper-up-{pid}{suffix}"));
+        match make(&path, false) {
+            Ok(()) => return Ok(path),
+            Err(why) if why.kind() == io::ErrorKind::AlreadyExists => taken = Some(why),
+            Err(why) => return Err(why),
+        }
+    }
+    Err(taken.unwrap_or_else(|| io::ErrorKind::AlreadyExists.into()))
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
@@ -80,5 +107,26 @@ mod tests {
         folder.close();
         assert!(path.exists());
         std::fs::remove_dir_all(data).unwrap();
+    }
+
+    #[test]
+    fn a_left_over_folder_of_an_earlier_process_with_this_id_is_left_alone() {
+        let parent = std::env::temp_dir().join(format!("moonkeeper-left-over-{}", std::process::id()));
+        std::fs::create_dir(&parent).unwrap();
+        let earlier = parent.join("moonkeeper-up-7");
+        std::fs::create_dir(&earlier).unwrap();
+        std::fs::write(earlier.join("token"), "of the earlier one").unwrap();
+        let made = make_new(&parent, 7).unwrap();
+        assert_eq!(made, parent.join("moonkeeper-up-7-1"));
+        assert_eq!(std::fs::metadata(&made).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(make_new(&parent, 7).unwrap(), parent.join("moonkeeper-up-7-2"));
+        assert_eq!(std::fs::read(earlier.join("token")).unwrap(), b"of the earlier one");
+        // Nor is one that another user may have put there as a link.
+        std::os::unix::fs::symlink(&earlier, parent.join("moonkeeper-up-8")).unwrap();
+        assert_eq!(make_new(&parent, 8).unwrap(), parent.join("moonkeeper-up-8-1"));
+        (1..NAMES).for_each(|_| _ = make_new(&parent, 9).unwrap());
+        make_new(&parent, 9).unwrap();
+        assert_eq!(make_new(&parent, 9).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        std::fs::remove_dir_all(parent).unwrap();
     }
 }

@@ -65,7 +65,8 @@ struct Arguments {
     /// Port of the embedded store; 0 for a free one [default: 2379, or a free one]
     #[arg(long = "etcd-port", alias = "etcd_port", value_name = "PORT")]
     etcd_port: Option<u16>,
-    /// First port for Mooncake clients, the other masters have the next ones; 0 for free ones [default: 50051, or free ones]
+    /// First port for Mooncake clients, the other masters have the next ones but 50052, the default of mooncake_client; 0 for
+    /// free ones [default: 50051, or free ones]
     #[arg(long = "rpc-port-base", alias = "rpc_port_base", value_name = "PORT")]
     rpc_port_base: Option<u16>,
     /// First HTTP port, with admin and peer port behind it, the other masters ten later each; 0 for free ones

@@ -7,6 +7,10 @@ use std::path::PathBuf;
 /// connections, which could take a port while no master listens on it.
 const FREE_PORTS: std::ops::Range<u16> = 20_000..30_000;
 
+/// The port that `mooncake_client` listens on unless it is told otherwise: on a machine where masters are tried out, such a
+/// client is not far.
+const MOONCAKE_CLIENT: u16 = 50_052;
+
 /// The ports of one master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ports {
@@ -114,15 +118,24 @@ impl<F: Fn(u16) -> bool> PortChooser<F> {
         }
     }
 
-    /// The ports of `count` masters: RPC ports in a row, the others ten apart.
+    /// The ports of `count` masters: RPC ports in a row, without that of `mooncake_client` unless it was asked for as the
+    /// first; the others ten apart.
     pub(super) fn masters(
         &mut self,
         count: u16,
         rpc_base: Option<u16>,
         http_base: Option<u16>,
     ) -> Result<Vec<Ports>, PortsError> {
-        let rpc = self.series("rpc-port-base", count, rpc_base, 50_051, 1, 1)?;
-        let others = self.series("http-port-base", count, http_base, 9_003, 10, 3)?;
+        let row = |base: u16| {
+            let ports = (base..=u16::MAX).filter(|port| *port != MOONCAKE_CLIENT || *port == base);
+            ports.take(count.into()).map(|port| vec![port]).collect()
+        };
+        let tens = |base: u16| {
+            let groups = (base..=u16::MAX).step_by(10).take(count.into());
+            groups.map(|first| (first..=first.saturating_add(2)).collect()).collect()
+        };
+        let rpc = self.series("rpc-port-base", (count, 1), rpc_base, 50_051, row)?;
+        let others = self.series("http-port-base", (count, 3), http_base, 9_003, tens)?;
         let ports = rpc.into_iter().zip(others).map(|(rpc, others)| Ports {
             rpc: rpc[0],
             http: others[0],
@@ -132,23 +145,19 @@ impl<F: Fn(u16) -> bool> PortChooser<F> {
         Ok(ports.collect())
     }
 
-    /// `count` groups of `size` ports, each group `step` after the one before; free ones if the usual base will not do.
+    /// `count` groups of `size` ports, laid out from a base; free ones if the usual base will not do.
     fn series(
         &mut self,
         flag: &'static str,
-        count: u16,
+        (count, size): (u16, u16),
         asked: Option<u16>,
         usual: u16,
-        step: u16,
-        size: u16,
+        lay_out: impl Fn(u16) -> Vec<Vec<u16>>,
     ) -> Result<Vec<Vec<u16>>, PortsError> {
-        let from = |base: u16| -> Result<Vec<Vec<u16>>, PortsError> {
-            let port = |group: u16, at: u16| {
-                base.checked_add(group.saturating_mul(step))
-                    .and_then(|port| port.checked_add(at))
-                    .ok_or(PortsError::TooHigh(flag))
-            };
-            (0..count).map(|group| (0..size).map(|at| port(group, at)).collect()).collect()
+        let from = |base: u16| {
+            let groups = lay_out(base);
+            let whole = groups.iter().filter(|group| group.len() == usize::from(size)).count();
+            if whole == usize::from(count) { Ok(groups) } else { Err(PortsError::TooHigh(flag)) }
         };
         let taken =
             |groups: &[Vec<u16>]| groups.iter().flatten().copied().find(|port| !(self.is_free)(*port));
@@ -200,13 +209,13 @@ mod tests {
     fn the_usual_ports_come_first() {
         let ports = chooser(&[]).masters(2, None, None).unwrap();
         assert_eq!(ports[0], Ports { rpc: 50051, http: 9003, admin: 9004, peer: 9005 });
-        assert_eq!(ports[1], Ports { rpc: 50052, http: 9013, admin: 9014, peer: 9015 });
+        assert_eq!(ports[1], Ports { rpc: 50053, http: 9013, admin: 9014, peer: 9015 });
         assert_eq!(chooser(&[]).one("etcd-port", None, 2379), Ok(2379));
     }
 
     #[test]
     fn others_are_found_where_they_are_taken() {
-        let ports = chooser(&[50052, 20_007]).masters(2, None, None).unwrap();
+        let ports = chooser(&[50053, 20_007]).masters(2, None, None).unwrap();
         assert_eq!((ports[0].rpc, ports[1].rpc, ports[1].http), (20_008, 20_009, 9013));
         assert_eq!(chooser(&[2379]).one("etcd-port", None, 2379), Ok(20_007));
         let ports = chooser(&[]).masters(2, Some(0), Some(7000)).unwrap();
@@ -214,10 +223,24 @@ mod tests {
     }
 
     #[test]
+    fn the_port_of_mooncake_client_is_left_free() {
+        let rpc = |base: Option<u16>| {
+            let ports = chooser(&[]).masters(3, base, None).unwrap();
+            ports.iter().map(|ports| ports.rpc).collect::<Vec<_>>()
+        };
+        assert_eq!(rpc(None), [50051, 50053, 50054]);
+        assert_eq!(rpc(Some(50_050)), [50050, 50051, 50053]);
+        assert_eq!(rpc(Some(50_052)), [50052, 50053, 50054], "it was asked for");
+    }
+
+    #[test]
     fn what_was_asked_for_and_is_taken_is_named() {
         let asked = |base| chooser(&[701]).masters(3, Some(base), None);
         assert_eq!(asked(700), Err(PortsError::Taken(701, "rpc-port-base")));
         assert_eq!(asked(65_534), Err(PortsError::TooHigh("rpc-port-base")));
+        let http = |base| chooser(&[]).masters(2, None, Some(base)).map(|ports| ports[1].peer);
+        assert_eq!(http(65_523), Ok(65_535));
+        assert_eq!(http(65_524), Err(PortsError::TooHigh("http-port-base")));
         assert_eq!(chooser(&[5]).one("etcd-port", Some(5), 1), Err(PortsError::Taken(5, "etcd-port")));
         assert_eq!(PortChooser::new(|_| false, 0).masters(1, None, None), Err(PortsError::None));
     }

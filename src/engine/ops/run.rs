@@ -7,7 +7,7 @@ use crate::engine::held::RUN;
 use crate::engine::object::Object;
 use crate::engine::shard::Key;
 use crate::engine::state::Sequencer;
-use crate::engine::types::{Answer, Uuid};
+use crate::engine::types::{Answer, SequenceId, Uuid};
 
 /// A few writes, one after the other, whose shards are kept locked until all are done.
 pub struct Run<'s, 'e> {
@@ -45,6 +45,12 @@ impl<'e> Sequencer<'e> {
 impl Run<'_, '_> {
     /// So many keys make a good run.
     pub const LENGTH: usize = RUN;
+
+    /// The id that the next record will have.
+    #[must_use]
+    pub fn next_id(&self) -> SequenceId {
+        self.sequencer.next_id()
+    }
 
     /// Reserves memory for a new object, and hands it to `tell` if that went well.
     pub fn put_start<R>(

@@ -76,6 +76,15 @@ impl Engine {
         clients.iter().filter(|(_, client)| client.inherited).map(|(id, _)| *id).collect()
     }
 
+    /// Whether segments of the primary before are closed to new objects, because their clients have not told them to this
+    /// one yet. Once none is, none closes again in this term.
+    #[must_use]
+    pub fn has_closed_segments(&self) -> bool {
+        let first = self.reign().first_segment;
+        let is_closed = |client: &Client| client.inherited && client.segments.range(..first).next().is_some();
+        self.clients.read().values().any(is_closed)
+    }
+
     /// All clients that are known and alive, or own segments.
     #[must_use]
     pub fn known_clients(&self) -> Vec<KnownClient> {

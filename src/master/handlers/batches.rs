@@ -128,18 +128,19 @@ impl Handlers {
             return reply_batch::<F, _>(&results, SequenceId(0), out);
         }
         let mut reply = BatchReply::<F>::begin(out, items);
-        let (failed, depends_on) = aside(items, || self.start_all(request, upsert, &mut reply));
+        let (failed, starved, depends_on) = aside(items, || self.start_all(request, upsert, &mut reply));
         report(reply.finish());
-        Handled::batch(items, failed, depends_on)
+        Handled::batch(items, failed, depends_on).with_starved(starved)
     }
 
-    /// Starts all writes of a batch, and says how many failed and what the answers rest on together.
+    /// Starts all writes of a batch, and says how many failed, how many found no memory if nothing was changed, and what the
+    /// answers rest on together.
     fn start_all<F: Rpc>(
         &self,
         request: &BatchStartRequest<'_>,
         upsert: bool,
         reply: &mut BatchReply<'_, F>,
-    ) -> (usize, SequenceId) {
+    ) -> (usize, u32, SequenceId) {
         let config: &ReplicateConfig<'_> = &request.config;
         let client = request.client_id;
         let groups = config.group_ids.as_deref();
@@ -160,7 +161,7 @@ impl Handlers {
                 let group = groups.map(|groups| groups[nth]);
                 let first = nth == 0 && config.prefer_alloc_in_same_node && !upsert;
                 nth += 1;
-                let full = reply.is_full();
+                let (full, next) = (reply.is_full(), run.next_id());
                 let tell = |object: &Object| {
                     report(reply.push(&Ok::<_, ErrorCode>(Placed(object))));
                     starts.began(config.replica_num, object, self);
@@ -174,7 +175,7 @@ impl Handlers {
                         Ok(write) if upsert => run.upsert_start(client, key, length, &write, tell),
                         Ok(write) => run.put_start(client, key, length, &write, tell),
                     };
-                starts.answered(&answer);
+                starts.answered(&answer, run.next_id() != next);
                 depends_on = depends_on.max(answer.depends_on);
                 match answer.result {
                     Ok(endpoint) => follow = endpoint.or(follow.take()),
@@ -185,8 +186,7 @@ impl Handlers {
                 }
             },
         );
-        starts.count(self);
-        (failed, depends_on)
+        (failed, starts.count(self), depends_on)
     }
 
     /// Hands items with their keys to `each`, in order: a number of them under one hold of the sequencer, and of these

@@ -67,17 +67,24 @@ pub struct Handled {
     pub items: u32,
     /// How many of them failed.
     pub failed: u32,
+    /// How many of them found no memory, if the call has changed nothing: then it can be tried again. These are not
+    /// counted as failed allocations yet.
+    pub starved: u32,
 }
 
 impl Handled {
     fn one(failed: bool, depends_on: SequenceId) -> Self {
         let outcome = Outcome::Ready { depends_on: depends_on.0 };
-        Self { outcome, batch: false, items: 1, failed: u32::from(failed) }
+        Self { outcome, batch: false, items: 1, failed: u32::from(failed), starved: 0 }
     }
 
     fn batch(items: usize, failed: usize, depends_on: SequenceId) -> Self {
         let outcome = Outcome::Ready { depends_on: depends_on.0 };
-        Self { outcome, batch: true, items: items as u32, failed: failed as u32 }
+        Self { outcome, batch: true, items: items as u32, failed: failed as u32, starved: 0 }
+    }
+
+    fn with_starved(self, starved: u32) -> Self {
+        Self { starved, ..self }
     }
 }
 
@@ -199,7 +206,7 @@ impl Handlers {
 /// A request of another client generation, or nonsense. The server says which in the log.
 fn refuse_arguments(function: Function, body: &[u8]) -> Handled {
     let outcome = Outcome::Refused(generation::explain(function, body));
-    Handled { outcome, batch: false, items: 1, failed: 1 }
+    Handled { outcome, batch: false, items: 1, failed: 1, starved: 0 }
 }
 
 /// Arguments that make no sense.

@@ -65,6 +65,7 @@ impl Handlers {
             starts.began(request.config.replica_num, object, self);
         };
         let mut sequencer = self.engine.sequencer(|| self.now());
+        let next = sequencer.next_id();
         let mut run = sequencer.run(&[key]);
         let answer = if upsert {
             run.upsert_start(client, key, length, &write, tell)
@@ -72,13 +73,14 @@ impl Handlers {
             run.put_start(client, key, length, &write, tell)
         };
         drop(run);
+        let changed = sequencer.next_id() != next;
         drop(sequencer);
         if let Err(code) = answer.result {
             encode_response::<F, _>(&Err::<Placed<'_>, _>(code), out);
         }
-        starts.answered(&answer);
-        starts.count(self);
-        Handled::one(answer.result.is_err(), answer.depends_on)
+        starts.answered(&answer, changed);
+        let starved = starts.count(self);
+        Handled::one(answer.result.is_err(), answer.depends_on).with_starved(starved)
     }
 
     pub(super) fn end<F: Rpc>(&self, request: EndRequest<'_>, out: &mut Vec<u8>) -> Handled {

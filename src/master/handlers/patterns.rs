@@ -62,7 +62,7 @@ impl Handlers {
                 holds_back: effects::may_change(function),
             })),
         };
-        Handled { outcome, batch: false, items: 1, failed: 0 }
+        Handled { outcome, batch: false, items: 1, failed: 0, starved: 0 }
     }
 
     pub(super) fn remove_all<F: Rpc>(&self, request: RemoveAllRequest<'_>, _out: &mut Vec<u8>) -> Handled {

@@ -9,6 +9,14 @@ pub struct Counters {
     pub put_start_alloc_failures: AtomicU64,
     /// Puts that got fewer replicas than they asked for.
     pub put_start_partial_allocations: AtomicU64,
+    /// Puts that wait for clients to rejoin at present.
+    pub parked_puts: AtomicU64,
+    /// Puts that ever did.
+    pub parked_puts_ever: AtomicU64,
+    /// Those of them that were answered otherwise than that there is no memory, after clients had rejoined.
+    pub parked_puts_resumed: AtomicU64,
+    /// Those of them that were answered that there is no memory.
+    pub parked_puts_starved: AtomicU64,
     /// Unfinished puts that were replaced or dropped.
     pub put_start_discards: AtomicU64,
     /// Dropped puts whose memory was given out again.

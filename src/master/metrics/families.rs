@@ -252,7 +252,27 @@ impl Families {
             self.gauge("moonkeeper_resident_memory_bytes", "Memory of this process", bytes as f64);
         }
         let counters = &metrics.counters;
+        self.gauge(
+            "moonkeeper_parked_puts",
+            "Puts that wait for clients to rejoin after a takeover",
+            counters.parked_puts.load(Relaxed) as f64,
+        );
         for (name, help, counter) in [
+            (
+                "moonkeeper_parked_puts_total",
+                "Puts that waited for clients to rejoin after a takeover",
+                &counters.parked_puts_ever,
+            ),
+            (
+                "moonkeeper_parked_puts_resumed_total",
+                "Those of them that went on after clients had rejoined",
+                &counters.parked_puts_resumed,
+            ),
+            (
+                "moonkeeper_parked_puts_starved_total",
+                "Those of them that were answered with -200, no memory",
+                &counters.parked_puts_starved,
+            ),
             (
                 "moonkeeper_accepted_connections_total",
                 "Connections that clients have opened",

@@ -6,6 +6,7 @@
 
 use super::aside::{Asides, Done};
 use super::budget::Charge;
+use super::deferred::{DeferredCalls, Settled};
 use super::parked::Parked;
 use super::refused;
 use super::service::{BoxFuture, Failure, Outcome, Service, Turn, Waited};
@@ -76,6 +77,7 @@ pub(super) struct Connection<S> {
     durable: u64,
     parked: Parked,
     asides: Asides,
+    deferred: DeferredCalls,
     /// Of calls that are done and that this connection is not charged for yet.
     places: Vec<OwnedSemaphorePermit>,
     /// What the next request waits for before it can start.
@@ -123,6 +125,7 @@ impl<S: Service> Connection<S> {
             durable: 0,
             parked: Parked::default(),
             asides,
+            deferred: DeferredCalls::default(),
             places: Vec::new(),
             waiting: None,
             waited: Waited::default(),
@@ -139,6 +142,9 @@ impl<S: Service> Connection<S> {
         loop {
             if !self.asides.is_empty() {
                 self.collect_asides(cx, output);
+            }
+            if !self.deferred.is_empty() {
+                self.collect_deferred(cx, output);
             }
             self.parked.release(&*self.service, cx, output);
             if let Err(closed) = self.flush(cx, output) {
@@ -226,6 +232,10 @@ impl<S: Service> Connection<S> {
                 out.truncate(start);
                 self.asides.start(sequence, aside);
             }
+            Outcome::Deferred(call) => {
+                out.truncate(start);
+                self.deferred.push(sequence, *call);
+            }
             Outcome::Refused(reason) => {
                 out.truncate(start);
                 frame::append_error(out, sequence, frame::INVALID_RPC_ARGUMENTS, "invalid rpc arg");
@@ -270,6 +280,19 @@ impl<S: Service> Connection<S> {
                 *out = frame;
             } else {
                 out.extend_from_slice(&frame);
+            }
+        }
+    }
+
+    fn collect_deferred(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) {
+        while let Some(Settled { sequence, reply }) = self.deferred.poll_settled(cx) {
+            match reply {
+                Ok(reply) => {
+                    let start = frame::begin_response(out);
+                    out.extend_from_slice(&reply.body);
+                    self.finish(start, sequence, reply.depends_on, out);
+                }
+                Err(Failure { code, message }) => frame::append_error(out, sequence, code, message),
             }
         }
     }
@@ -360,9 +383,9 @@ impl<S: Service> Connection<S> {
 
     /// Charges what this connection keeps while it waits; `false` if it has to go.
     fn settle(&mut self, cx: &Context<'_>) -> bool {
-        let pending = self.input.capacity() + self.parked.bytes() + self.asides.keep();
+        let pending = self.input.capacity() + self.parked.bytes() + self.asides.keep() + self.deferred.keep();
         // What waits for the log or for work of ours is no fault of the peer's.
-        let ours = self.waiting.is_some() || !self.parked.is_empty() || !self.asides.is_empty();
+        let ours = self.waits_for_us();
         let (received, sent) = (self.received || ours, self.sent);
         (self.received, self.sent) = (false, false);
         let settled = self.charges.pending.settle(pending, received, &mut self.places, cx)
@@ -373,8 +396,16 @@ impl<S: Service> Connection<S> {
         settled
     }
 
+    /// Whether the peer waits for an answer.
+    fn waits_for_us(&self) -> bool {
+        self.waiting.is_some()
+            || !self.parked.is_empty()
+            || !self.asides.is_empty()
+            || !self.deferred.is_empty()
+    }
+
     fn is_idle_too_long(&mut self, cx: &mut Context<'_>) -> bool {
-        let waiting = self.waiting.is_some() || !self.parked.is_empty() || !self.asides.is_empty();
+        let waiting = self.waits_for_us();
         let Some(idle) = &mut self.idle else { return false };
         while idle.sleep.as_mut().poll(cx).is_ready() {
             if waiting {

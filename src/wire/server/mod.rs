@@ -6,11 +6,14 @@
 mod aside;
 mod budget;
 mod connection;
+mod deferred;
 mod parked;
 mod refused;
 mod service;
 
-pub use service::{Aside, BoxFuture, Failure, GiveUp, Outcome, Service, Turn, Waited, Work};
+pub use service::{
+    Aside, BoxFuture, Deferred, DeferredReply, Failure, GiveUp, Outcome, Service, Turn, Waited, Work,
+};
 
 use aside::Asides;
 use budget::{Budget, Charge};

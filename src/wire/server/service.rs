@@ -39,6 +39,8 @@ pub enum Outcome {
     Busy(BoxFuture<Option<Turn>>),
     /// The work takes long and is done outside the connection's loop.
     Aside(Box<Aside>),
+    /// The reply comes later. Later requests of the connection overtake this one.
+    Deferred(Box<Deferred>),
     /// The arguments cannot be read. The reply is RPC error 4, and a line in the log names the reason.
     Refused(Refusal),
     /// Another RPC-level error, which becomes the reply.
@@ -76,6 +78,23 @@ pub struct Aside {
     /// Whether later requests of the connection wait until it is done, because it changes what they find. Others start
     /// as soon as this one has started.
     pub holds_back: bool,
+}
+
+/// A call whose reply comes later.
+pub struct Deferred {
+    /// Resolves to the reply. It is dropped with the connection.
+    pub reply: BoxFuture<Result<DeferredReply, Failure>>,
+    /// Bytes of memory that the call keeps until then.
+    pub keeps: usize,
+}
+
+/// The reply to such a call.
+#[derive(Debug)]
+pub struct DeferredReply {
+    /// The reply body.
+    pub body: Vec<u8>,
+    /// The highest sequence id that it depends on.
+    pub depends_on: u64,
 }
 
 /// Answers calls.
