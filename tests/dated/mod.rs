@@ -1,6 +1,10 @@
 //! The day, from which random tests draw seeds beside the fixed ones: those show what they once showed, these look further.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "clippy knows test functions but not their helpers")]
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "clippy knows test functions but not their helpers"
+)]
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
