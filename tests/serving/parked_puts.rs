@@ -91,8 +91,8 @@ impl Takeover {
     }
 
     async fn end(self, serving: Serving) {
-        let (quiet, _) = serving.close().await;
-        assert!(quiet && self.counts()[0] == 0);
+        serving.close().await;
+        assert!(self.master.replica.guards.drained(PATIENCE).await && self.counts()[0] == 0);
         self.committing.abort();
     }
 }
@@ -271,8 +271,9 @@ async fn a_master_that_leaves_ends_parked_puts_at_once() {
     let parked = put(&client, "a", 64);
     takeover.wait_until_parked(1).await;
     let applied = takeover.master.replica.engine.applied();
-    let (quiet, _) = tokio::time::timeout(PATIENCE, serving.close()).await.unwrap();
-    assert!(quiet, "a parked put holds no guard of the term");
+    tokio::time::timeout(PATIENCE, serving.close()).await.unwrap();
+    let drained = takeover.master.replica.guards.drained(PATIENCE).await;
+    assert!(drained, "a parked put holds a guard of the term");
     assert!(matches!(parked.await.unwrap(), Err(ClientError::Closed)));
     assert_eq!(takeover.counts(), [0, 1, 0, 0]);
     assert_eq!(takeover.master.replica.engine.applied(), applied, "it has not begun");
