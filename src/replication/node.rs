@@ -401,7 +401,11 @@ impl Node {
 
     /// Keeps a connection to whoever leads, unless it is this process.
     fn choose_peer(&mut self) {
-        let leader = self.view.leader().filter(|leader| leader.value.boot_id != self.settings.boot_id);
+        // An earlier process of this member leads until its lease ends: what answers at its address now is this process.
+        let leader = self.view.leader().filter(|leader| {
+            leader.value.boot_id != self.settings.boot_id
+                && leader.value.addresses.peer != self.settings.addresses.peer
+        });
         let peer = leader.map(|leader| Peer {
             address: leader.value.addresses.peer.clone(),
             boot_id: leader.value.boot_id,

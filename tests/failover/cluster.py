@@ -156,7 +156,8 @@ class Master:
         return set((self.http("/get_all_keys") or "").splitlines())
 
     def segments(self):
-        return sorted(each["segment_name"] for each in json.loads(self.http("/get_segments_detail"))["segments"])
+        found = self.http("/get_segments_detail")
+        return sorted(each["segment_name"] for each in json.loads(found)["segments"]) if found else []
 
     def observe(self):
         """How it stands, for a comparison with how it stood (ours only)."""

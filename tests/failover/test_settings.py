@@ -116,6 +116,7 @@ def answered_early(ask, world, count, pause):
     return early
 
 
+@pytest.mark.timeout(240)
 def test_how_many_records_are_answered_early(ask, start):
     few, many = (
         answered_early(ask, start(clients=1, **LONG_LEASE, **(RELAXED | {"relaxed_tail_records": bound})), 40, 0)
@@ -124,6 +125,7 @@ def test_how_many_records_are_answered_early(ask, start):
     assert 0 < few <= 8 < many <= 24
 
 
+@pytest.mark.timeout(240)
 def test_for_how_long_records_are_answered_early(ask, start):
     """Of two tails the one that may last longer takes more ends, each a tenth of the shorter time after the one before.
     A slow machine lets fewer of them through, never more: the time that passes is what bounds them."""

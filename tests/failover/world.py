@@ -89,7 +89,8 @@ class World(Scene):
         after = self.masters.observe(self._news())
         lines, self._errors = self._errors, []
         after = dataclasses.replace(after, error_lines=tuple(lines))
-        expected = fault.expects
+        expected = getattr(fault, "expects", None)
+        assert expected, f"{fault.__name__} does not say what it may do: see tests/common/expectations.py"
         self.may_log += expected.errors
         return expectations.judge(expected, before, after, self.lease_seconds, silence, clients)
 
