@@ -10,9 +10,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Days since 1970. `MOONKEEPER_TEST_DAY` brings one back.
 pub fn day() -> u64 {
-    let given = std::env::var("MOONKEEPER_TEST_DAY").ok();
+    let given = std::env::var("MOONKEEPER_TEST_DAY").ok().filter(|text| !text.is_empty());
     given.map_or_else(
         || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 86_400,
-        |text| text.parse().expect("MOONKEEPER_TEST_DAY is a number of days"),
+        |text| text.parse().unwrap_or_else(|_| panic!("MOONKEEPER_TEST_DAY is no number of days: {text}")),
     )
 }
