@@ -72,7 +72,8 @@ fn call(service: &MasterService, function: Function, body: &[u8]) -> bool {
             true
         }
         Outcome::Refused(_) => false,
-        Outcome::Busy(_) => panic!("{function:?} waits for a turn that nobody has"),
+        Outcome::Busy(_) => panic!("{function:?} waits for a turn that no other call has"),
+        Outcome::Deferred(_) => panic!("{function:?} waits for clients to rejoin, without a takeover"),
         Outcome::Error(Failure { code, .. }) => panic!("{function:?} is answered with error {code}"),
     }
 }
