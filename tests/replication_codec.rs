@@ -1,5 +1,7 @@
 //! Records and batches as bytes: what is written is read, what is not a batch is refused, and a format stays what it is.
 
+#![allow(clippy::unwrap_used)] // clippy knows test functions but not their helpers
+
 #[allow(dead_code)] // the soaks use all of it
 #[path = "engine/chance.rs"]
 mod chance;
