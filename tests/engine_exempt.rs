@@ -50,14 +50,14 @@ fn try_each(engine: &Engine, now: u64) -> [bool; 6] {
         all.find(|(_, name)| **name == *key.as_bytes()).map(|(id, _)| id)
     };
     let matching: Vec<ObjectId> = id_of("matching").into_iter().collect();
-    [
-        remove(engine, "one", false, now).is_ok(),
-        batch,
-        engine.remove_matching(&matching, false, LogTime(now)).0 == 1,
-        engine.sequencer(LogTime(now)).replica_clear(uuid(1), b"cleared", b"").result == Ok(true),
-        engine.sequencer(LogTime(now)).replica_clear(uuid(1), b"part", b"segment-1").result == Ok(true),
-        engine.remove_all(false, LogTime(now)).0 == 1,
-    ]
+    let clear = |key: &[u8], segment: &[u8]| {
+        let cleared = engine.sequencer(LogTime(now)).replica_clear(uuid(1), key, segment).result;
+        cleared == Ok(true)
+    };
+    let one = remove(engine, "one", false, now).is_ok();
+    let matching = engine.remove_matching(&matching, false, LogTime(now)).0 == 1;
+    let (cleared, part) = (clear(b"cleared", b""), clear(b"part", b"segment-1"));
+    [one, batch, matching, cleared, part, engine.remove_all(false, LogTime(now)).0 == 1]
 }
 
 #[test]

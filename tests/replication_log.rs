@@ -188,7 +188,7 @@ fn a_newer_format_begins_with_a_batch_of_its_own() {
     scene.append_in(Format::Two, 5);
     assert_eq!(scene.write(), Written::Durable(SequenceId(5)));
     assert_eq!(key(&mut scene), Some(("2".into(), 2)), "written once");
-    let batches = scene.batches();
-    let formats = batches.entries.iter().map(|entry| Batch::open(&entry.value).unwrap().header.format);
+    let batches = scene.batches().entries;
+    let formats = batches.iter().map(|entry| Batch::open(&entry.value).unwrap().header.format);
     assert_eq!(formats.collect::<Vec<_>>(), [Format::One, Format::Two, Format::Two]);
 }
