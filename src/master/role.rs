@@ -3,6 +3,7 @@
 
 mod control;
 mod host;
+mod testimony;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -120,6 +121,7 @@ pub(super) async fn run(
     });
     let (bulletin, bulletins) = watch::channel(Bulletin::new(&node, clock.now()));
     let bulletins_of_history = bulletins.clone();
+    let bulletins_of_testimony = bulletins.clone();
     let (applied, applied_here) = watch::channel(SequenceId(0));
     let (peer_state, peer_states) = watch::channel(PeerState {
         boot_id: boot_id.to_string(),
@@ -143,6 +145,8 @@ pub(super) async fn run(
     let peer_faults = PeerFaults::new(Arc::clone(&metrics));
     let follower =
         PeerFollower::start(own.clone(), credentials.clone(), applied_here, peer_events, peer_faults.clone());
+    let (testimony, testimonies) = watch::channel(None);
+    let keep_testimony = testimony::keep(own.clone(), credentials.clone(), bulletins_of_testimony, testimony);
     let peer_port = PeerPort {
         own,
         credentials: credentials.clone(),
@@ -177,9 +181,13 @@ pub(super) async fn run(
         settings: &ha.companion,
         boot_id: boot_id.to_string(),
         address,
+        testimonies,
         metrics: Arc::clone(&metrics),
     })
     .await;
+    if companion.is_some() {
+        tasks.spawn(keep_testimony);
+    }
     let host = ProcessHost {
         service: Service::new(settings, address, metrics),
         durability: ha.durability,

@@ -19,8 +19,10 @@ use serde::de::DeserializeOwned;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-/// Longest line.
-const MAX_LINE: usize = 4 << 10;
+/// Longest line: the addresses of some masters, and a token that may come from a file of any content.
+const MAX_LINE: usize = 64 << 10;
+/// How much is read at a time; most lines are shorter.
+const CHUNK: usize = 4 << 10;
 /// Most descriptors that may wait for their line. No message has more than one, and none is sent before the one before
 /// it was read.
 const MAX_DESCRIPTORS: usize = 4;
@@ -79,7 +81,7 @@ impl Channel {
             }
             self.stream.readable().await?;
             let Self { stream, received, descriptors } = self;
-            let mut chunk = [0; MAX_LINE];
+            let mut chunk = [0; CHUNK];
             match stream.try_io(Interest::READABLE, || receive_once(stream.as_fd(), &mut chunk, descriptors))
             {
                 Ok(0) => return Ok(None),

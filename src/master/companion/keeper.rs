@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -22,6 +22,7 @@ use super::channel::Channel;
 use super::held_port::{HeldPort, HeldPorts};
 use super::message::{PortOfTheDead, ToCompanion, ToMaster};
 use super::place;
+use super::testimony::Testimony;
 use super::watch::TURN_AWAY;
 use crate::master::door::Door;
 use crate::master::metrics::{Counters, Metrics};
@@ -56,6 +57,8 @@ pub struct Setup<'a> {
     pub boot_id: String,
     /// The RPC address of this master.
     pub address: SocketAddr,
+    /// What the companion tells the other masters when this one has ended.
+    pub testimonies: watch::Receiver<Option<Testimony>>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
 }
@@ -97,6 +100,7 @@ impl Companion {
             door: Arc::clone(&door),
             held: held.clone(),
             ports,
+            testimonies: setup.testimonies,
             child: None,
         };
         // A failure is no news before it was tried to start one.
@@ -124,6 +128,7 @@ struct Keeper {
     door: Arc<Door>,
     held: HeldPort,
     ports: HeldPorts,
+    testimonies: watch::Receiver<Option<Testimony>>,
     child: Option<Child>,
 }
 
@@ -185,24 +190,35 @@ impl Keeper {
         }
     }
 
-    /// Tells the companion what the port is, again at each change, until the connection ends.
+    /// Tells the companion what the port is and what there is to tell of this master, again at each change, until the
+    /// connection ends.
     async fn inform(&mut self, channel: &mut Channel) -> io::Result<()> {
+        self.ports.mark_changed();
+        self.testimonies.mark_changed();
         loop {
-            let port = self.ports.borrow_and_update().clone();
-            match port {
-                Some(port) => channel.send(&ToCompanion::Port, Some(port.as_fd())).await?,
-                None => channel.send(&ToCompanion::Forget, None).await?,
-            }
             tokio::select! {
                 changed = self.ports.changed() => {
                     if changed.is_err() {
                         return Ok(());
                     }
+                    let port = self.ports.borrow_and_update().clone();
+                    match port {
+                        Some(port) => channel.send(&ToCompanion::Port, Some(port.as_fd())).await?,
+                        None => channel.send(&ToCompanion::Forget, None).await?,
+                    }
+                }
+                Ok(()) = self.testimonies.changed() => {
+                    let testimony = self.testimonies.borrow_and_update().clone();
+                    if let Some(testimony) = testimony {
+                        channel.send(&ToCompanion::Testimony(testimony), None).await?;
+                    }
                 }
                 message = channel.receive::<ToMaster>() => {
                     return match message? {
                         None => Ok(()),
-                        Some(_) => Err(io::Error::new(io::ErrorKind::InvalidData, "it says what it was not asked")),
+                        Some(_) => {
+                            Err(io::Error::new(io::ErrorKind::InvalidData, "it says what it was not asked"))
+                        }
                     };
                 }
             }

@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::testimony::Testimony;
+
 /// What a master says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -15,6 +17,8 @@ pub(super) enum ToCompanion {
     },
     /// The RPC port is open. Comes with its listening socket.
     Port,
+    /// What to tell the other masters when this one has ended. Replaces what was said before.
+    Testimony(Testimony),
     /// The RPC port is closed, or will be at once.
     Forget,
     /// The master ends on purpose.

@@ -13,6 +13,7 @@
 //! | `place` | where the Unix socket is, and who may use it |
 //! | `watch` | what the companion decides; no I/O, no clock |
 //! | `process` | the companion's process around it |
+//! | `testimony` | what it tells the other masters when its own has ended |
 //! | `keeper` | the master's side: starts a companion, and keeps it informed |
 //! | `held_port` | the RPC port of the master, as the keeper is told of it |
 
@@ -22,7 +23,9 @@ mod keeper;
 mod message;
 mod place;
 pub mod process;
+mod testimony;
 mod watch;
 
 pub use held_port::HeldPort;
 pub use keeper::{Companion, DIES_WITH, Setup};
+pub use testimony::Testimony;

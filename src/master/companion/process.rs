@@ -17,6 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::channel::Channel;
 use super::message::{ToCompanion, ToMaster};
 use super::place::{Place, is_same_user};
+use super::testimony::Testimony;
 use super::watch::Watch;
 
 /// Out of file descriptors: how long to wait before the next attempt to accept.
@@ -52,6 +53,7 @@ pub async fn run(options: &Options, log: Log<'_>) -> io::Result<()> {
         master: None,
         newcomer: None,
         process: None,
+        testimony: None,
         accepting: None,
     };
     companion.serve(&place, guardian, log).await
@@ -91,6 +93,8 @@ struct Running {
     newcomer: Option<Channel>,
     /// The process of the watched master.
     process: Option<ProcessEnd>,
+    /// What to tell when that has ended.
+    testimony: Option<Testimony>,
     /// The port, while connections are accepted.
     accepting: Option<TcpListener>,
 }
@@ -154,6 +158,10 @@ impl Running {
         self.process = None;
         self.master = None;
         self.watch.died(Instant::now());
+        if let Some(testimony) = self.testimony.take() {
+            // Beside everything else: another master takes over within tens of milliseconds.
+            tokio::spawn(testimony.give());
+        }
         if !self.watch.accepts() {
             return log("the master has died with its port closed");
         }
@@ -182,8 +190,13 @@ impl Running {
                 self.watch.forget();
                 Ok(())
             }
+            Ok(Some(ToCompanion::Testimony(testimony))) => {
+                self.testimony = Some(testimony);
+                Ok(())
+            }
             Ok(Some(ToCompanion::Goodbye)) => {
                 self.process = None;
+                self.testimony = None;
                 self.watch.goodbye(Instant::now());
                 log("the master ends on purpose");
                 // Closed, so that the master sees that it was heard.
@@ -222,6 +235,7 @@ impl Running {
         // From here on a master lives.
         self.accepting = None;
         self.process = Some(process);
+        self.testimony = None;
         let port = match answer {
             ToMaster::Welcome { port: Some(_) } => self.watch.port(),
             _ => None,
@@ -315,6 +329,7 @@ mod tests {
                     master: None,
                     newcomer: None,
                     process: None,
+                    testimony: None,
                     accepting: None,
                 };
                 companion.serve(&place, None, &mut |_| {}).await

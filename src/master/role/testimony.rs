@@ -1,0 +1,41 @@
+//! Keeps up to date what the companion tells the other masters when this one has ended.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::host::Bulletin;
+use crate::master::companion::Testimony;
+use crate::master::peer::witness::EndedProcess;
+use crate::master::peer::{Identity, PeerCredentials};
+
+/// How old it may be: tokens are replaced and members come and go.
+const REFRESH: Duration = Duration::from_secs(1);
+/// Most masters that are told.
+const MOST_PEERS: usize = 16;
+
+/// Keeps it until there is no companion to tell.
+pub(super) async fn keep(
+    own: Identity,
+    credentials: PeerCredentials,
+    bulletins: watch::Receiver<Bulletin>,
+    to: watch::Sender<Option<Testimony>>,
+) {
+    let mut refresh = tokio::time::interval(REFRESH);
+    while !to.is_closed() {
+        refresh.tick().await;
+        // Without a token there is no proof yet.
+        let Ok(ended) = EndedProcess::describe(&own, &credentials).await else { continue };
+        let peers = {
+            let members = &bulletins.borrow().members;
+            let others = members.iter().filter(|member| member.name != own.name);
+            others.map(|member| member.addresses.peer.clone()).take(MOST_PEERS).collect()
+        };
+        let now = Some(Testimony { ended, peers });
+        to.send_if_modified(|known| {
+            let changed = *known != now;
+            *known = now;
+            changed
+        });
+    }
+}
