@@ -39,7 +39,7 @@ REFUSALS = (NO_AVAILABLE_HANDLE, REPLICA_IS_NOT_READY, OBJECT_NOT_FOUND, OBJECT_
 # What these answers to a read say about the object.
 FOUND_NOTHING = {OBJECT_NOT_FOUND: ABSENT, REPLICA_IS_NOT_READY: NOT_READY}
 OBJECT_BYTES = 256
-# While nobody serves, an actor does not fill the history with calls that were not sent.
+# While no master serves, an actor does not fill the history with calls that were not sent.
 REST_SECONDS = 0.02
 
 
@@ -61,7 +61,7 @@ class Actor:
         return [f"{self.name}/{number}" for number in range(self.written - count, self.written)]
 
     def some_live(self, count):
-        """Takes keys out of the live ones: whoever writes them next knows their state."""
+        """Takes keys out of the live ones: the caller knows their state from then on."""
         count = min(count, len(self.live))
         chosen = self.random.sample(range(len(self.live)), count)
         keys = [self.live[index] for index in chosen]
@@ -153,7 +153,7 @@ class RawActor(Actor):
             self.note_put(operation, OK if isinstance(answer, Ok) else UNKNOWN)
 
     def reserve(self):
-        """A client that got its place and is never heard from again: nobody else may be given those bytes."""
+        """A client that got its place and is never heard from again: no other client may be given those bytes."""
         [key] = self.new_keys(1)
         operation = self.history.begin(self.name, RESERVE, key)
         answer = self._ask([operation], "PutStart", self.client, key, OBJECT_BYTES, self.plan, TENANT)

@@ -2,7 +2,7 @@
 
 What it finds, by name:
 
-* `lost`: an object whose put was acknowledged is not there, and nobody removed it;
+* `lost`: an object whose put was acknowledged is not there, and no client removed it;
 * `unready`: such an object is there, but cannot be read;
 * `undone`: a removal was acknowledged, and the object is there;
 * `phantom`: an object that was never written, or whose write was refused;
@@ -192,7 +192,7 @@ def _short(value):
 
 
 def _went_back(writes, states, reads):
-    """A write in doubt, once seen, has happened: nobody who looks later may find it undone."""
+    """A write in doubt, once seen, has happened: no later read may find it undone."""
     if not writes or writes[-1].outcome in (OK, REFUSED):
         return []
     new = _effect(writes[-1])

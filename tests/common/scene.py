@@ -1,6 +1,6 @@
 """Masters that serve, real clients with memory, a probe, and everything that was done to them; and what is wrong after it.
 
-Whoever runs the masters, as processes or in pods, has a class with the few methods that this needs of them:
+What runs the masters, as processes or in pods, is a class with the few methods that this needs of them:
 `cluster_id`, `addresses`, `compares_digests`, `wait_until_serving()`, which returns a master with `segments()` and
 `http()`, `wait_until_redundant()` and `digests()`.
 """
@@ -103,7 +103,7 @@ class Scene:
         return kind(name, self.seed, self.history, self.published["raw"], self.session(), **more)
 
     def actors(self, raw=2):
-        """New actors, whose keys nobody has used: raw ones, and one for every real client."""
+        """New actors with keys of their own: raw ones, and one for every real client."""
         self.generation += 1
         name = f"g{self.generation}"
         made = [self.busy_actor(f"raw{number}-{name}") for number in range(raw)]

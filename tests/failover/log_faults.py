@@ -25,7 +25,7 @@ LATER_SECONDS = 2
 
 
 def watch(world, keys, seconds=WATCH_SECONDS):
-    """Asks whoever answers for `keys` all the time: an answer may only be that all of them are there."""
+    """Asks all masters for `keys` all the time: an answer may only be that all of them are there."""
     end = time.monotonic() + seconds
     sessions = [Session([address], world.host, answer_seconds=1) for address in world.masters.addresses]
     while time.monotonic() < end:

@@ -115,7 +115,8 @@ def test_every_fault_says_what_it_expects(module):
     found = [
         each
         for name, each in inspect.getmembers(module, inspect.isgeneratorfunction)
-        if not name.startswith("_") and each.__module__ == module.__name__ and list(inspect.signature(each).parameters) == ["world"]
+        if not name.startswith("_") and each.__module__ == module.__name__
+        if list(inspect.signature(each).parameters) == ["world"]
     ]
     silent = [each.__name__ for each in found if not hasattr(each, "expects")]
     # Steps of a fault, which tests use by themselves.

@@ -1,4 +1,4 @@
-"""Whoever takes over says why, also if another standby was the first to find the primary dead."""
+"""A standby that takes over says why, also if another standby was the first to find the primary dead."""
 
 import pytest
 

@@ -85,7 +85,7 @@ def test_what_is_answered_while_etcd_is_stopped(ask, start, flags, early):
     }
     wait([asked[name] for name in early], DEADLINE_SECONDS)
     assert answered(asked) == early
-    # Nobody is told what is not durable, however early it was acknowledged.
+    # No client is told what is not durable, however early it was acknowledged.
     reads = {key: ask(call, world, "ExistKey", key, TENANT) for key in ["begun", "old", "older"]}
     assert answered(reads) == set()
 
