@@ -32,6 +32,7 @@ from history import (
     REMOVE,
     RESERVE,
     SOMETHING,
+    UNKNOWN,
     UPSERT,
     WRITES,
 )
@@ -251,7 +252,9 @@ def _holds(operations, evicting=None):
             if any(w.kind != PUT and w.invoked <= each.answered and w.answered > each.invoked for w in writes):
                 continue
             made = [w.answered for w in writes if w.kind != REMOVE and w.outcome == OK and w.answered <= each.invoked]
-            since = max(made, default=each.invoked)
+            # What a read finds after a change in doubt may be of that change, and not of the one before it.
+            doubted = any(w.outcome == UNKNOWN and w.invoked <= each.answered for w in writes)
+            since = each.invoked if doubted else max(made, default=each.invoked)
             until = min((moment for moment in frees if moment >= since), default=NEVER)
         if each.kind != RESERVE:
             until = min(until, kept_until)

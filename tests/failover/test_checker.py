@@ -106,6 +106,13 @@ ALLOWED = {
         upsert(3, 4, ranges=[place(50)]),
         put(5, 6, key="l", ranges=[place(0)]),
     ],
+    "places of a replacement in doubt that were of another object before": [
+        put(1, 2, ranges=[place(0)]),
+        put(3, 4, key="l", ranges=[place(50)]),
+        remove(5, 6, key="l"),
+        upsert(7, 8, UNKNOWN, ranges=[place(50)]),
+        read(9, 10, "w", ranges=[place(50)], actor="b"),
+    ],
     "a read while its object moves": [
         put(1, 2, ranges=[place(0)]),
         move(3, 6, ranges=[place(50)]),
