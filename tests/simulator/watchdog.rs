@@ -59,10 +59,11 @@ impl Sim {
             self.watchdog.served_at = self.now;
             let term = Term(self.masters[index].term);
             let (of, served) = &mut self.watchdog.served;
-            if *of == term {
-                *served += EVERY;
-            } else {
+            if *of != term {
                 (*of, *served) = (term, 0);
+            } else if self.now >= self.etcd.full_until {
+                // While etcd has no space, no client's expiry can be written.
+                *served += EVERY;
             }
             self.check_silence(term);
         } else {
