@@ -34,8 +34,8 @@ const FLOORS: [(&str, u64); 17] = [
     ("certain", 1_000_000),
     ("expired", 400),
     ("evicted", 15_000),
-    ("parked_puts", 1),
-    ("resumed", 1),
+    ("parked_puts", 1_000),
+    ("resumed", 400),
 ];
 
 /// The same for each kind of fault.
