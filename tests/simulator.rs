@@ -42,8 +42,8 @@ const FLOORS: [(&str, u64); 20] = [
     ("witnessed", 1),
     ("exempt", 1),
     ("raised", 1),
-    ("parked_puts", 1),
-    ("resumed", 1),
+    ("parked_puts", 1_000),
+    ("resumed", 400),
 ];
 
 /// The same for each kind of fault.
