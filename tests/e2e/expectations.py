@@ -114,7 +114,7 @@ class Judge:
 
         def changes():
             again, others, now = {}, [], self._pods()
-            for name in before.pods.keys() & now.keys():
+            for name in sorted(before.pods.keys() & now.keys()):
                 (was, count), (uid, later) = before.pods[name], now[name]
                 if uid != was:
                     others.append(name)
