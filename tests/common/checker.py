@@ -247,8 +247,9 @@ def _holds(operations, evicting=None):
         elif each.kind in WRITES:
             until = min((moment for moment in frees if moment > each.invoked), default=NEVER)
         else:
-            # Which of two places a read has found that overlaps a change is not known.
-            if any(w.kind != PUT and w.invoked <= each.answered and w.answered > each.invoked for w in writes):
+            # Which of two places a read has found that overlaps a change, or follows one in doubt, is not known.
+            changes = [w for w in writes if w.kind != PUT and w.invoked <= each.answered]
+            if any(w.answered > each.invoked or w.outcome not in (OK, REFUSED) for w in changes):
                 continue
             made = [w.answered for w in writes if w.kind != REMOVE and w.outcome == OK and w.answered <= each.invoked]
             since = max(made, default=each.invoked)

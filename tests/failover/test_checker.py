@@ -106,6 +106,13 @@ ALLOWED = {
         upsert(3, 4, ranges=[place(50)]),
         put(5, 6, key="l", ranges=[place(0)]),
     ],
+    "a replacement in doubt that took bytes which were free by then": [
+        put(1, 2, key="l", ranges=[place(50)]),
+        put(1, 2, ranges=[place(0)]),
+        remove(3, 4, key="l"),
+        upsert(5, 8, UNKNOWN, ranges=[place(50)], told=6),
+        read(9, 10, "w", ranges=[place(50)]),
+    ],
     "a read while its object moves": [
         put(1, 2, ranges=[place(0)]),
         move(3, 6, ranges=[place(50)]),
