@@ -13,6 +13,7 @@ was started is ended.
 """
 
 import argparse
+import contextlib
 import pathlib
 import signal
 import sys
@@ -27,7 +28,7 @@ import call_times  # noqa: E402
 import hosts  # noqa: E402
 import kills  # noqa: E402
 from bench_world import BenchWorld  # noqa: E402
-from clients import MIB, Client  # noqa: E402
+from clients import MIB, Client, ClientError  # noqa: E402
 from cluster import OURS, REFERENCE  # noqa: E402
 from companions import end_process  # noqa: E402
 from recording import Recording  # noqa: E402
@@ -43,6 +44,8 @@ LOST_NODE = "lost-node"
 WARM_UP_SECONDS, REST_SECONDS = 2.0, 3.0
 # A client gives a call up after half a minute; the reference needs ten seconds to take over.
 GIVE_UP_SECONDS = 120
+# After so many that broke nothing more is tried.
+DEPLOYMENTS = 4
 FILL_BATCH = 500
 LOOP_SEGMENT_BYTES = 512 * MIB
 HELD_BYTES_PER_OBJECT = 2048
@@ -152,37 +155,43 @@ def one_round(world, fault, number, threads):
     return call_times.summary(calls, struck, stopped) | {"companion": companion}
 
 
-def measure(kind, faults, options, recording):
-    """All rounds of some faults in one deployment, the faults taking turns."""
-    rounds = options.rounds if kind == OURS else options.reference_rounds
-    network = hosts.Network(3) if faults == [LOST_NODE] else None
+@contextlib.contextmanager
+def deployed(kind, options, lost_node):
+    network = hosts.Network(3) if lost_node else None
     with tempfile.TemporaryDirectory(prefix="clients-") as folder:
+        # From here on the deployment takes the network away, also when it cannot be started.
+        world = Deployment(pathlib.Path(folder), kind, options.etcd, options.objects, network)
         try:
-            world = Deployment(pathlib.Path(folder), kind, options.etcd, options.objects, network)
-        except BaseException:
-            if network:
-                network.remove()
-            raise
+            yield world
+        finally:
+            world.end()
+
+
+def measure(kind, faults, options, recording):
+    """All rounds of some faults, the faults taking turns. A round that breaks is recorded as such, and what is left goes on
+    with a new deployment."""
+    rounds = options.rounds if kind == OURS else options.reference_rounds
+    left = [(number, fault) for number in range(1, rounds + 1) for fault in faults]
+    for _ in range(DEPLOYMENTS):
         try:
-            impossible = {}
-            for number in range(1, rounds + 1):
-                for fault in (each for each in faults if each not in impossible):
+            with deployed(kind, options, faults == [LOST_NODE]) as world:
+                while left:
+                    number, fault = left.pop(0)
                     try:
                         result = one_round(world, fault, number, options.threads)
                     except (kills.NoCgroup, kills.NoCompanion) as why:
                         say(f"{kind}: {fault} cannot be done: {why}")
-                        impossible[fault] = str(why)
                         recording.add(kind=kind, fault=fault, failure=str(why))
+                        left = [each for each in left if each[1] != fault]
                         continue
+                    except (AssertionError, OSError, ClientError) as why:
+                        recording.add(kind=kind, fault=fault, round=number, failure=str(why))
+                        raise
                     recording.add(kind=kind, fault=fault, round=number, **result)
-                    _, slowest = call_times.median_and_maximum(result["without_success_ms"])
-                    failed = sum(each["count"] for each in result["failed"])
-                    say(
-                        f"{kind}: {fault}, round {number} of {rounds}: at most {slowest:,.0f} ms without a success, "
-                        f"longest call {result['longest_call_ms']:,.0f} ms, {failed} of {result['calls']:,} calls failed"
-                    )
-        finally:
-            world.end()
+                    say(f"{kind}: {fault}, round {number} of {rounds}: {tables.one_line(result)}")
+            return
+        except (AssertionError, OSError, ClientError) as why:
+            say(f"{kind}: broke: {why}; {len(left)} rounds left")
 
 
 def arguments():

@@ -33,7 +33,25 @@ CODES = {
 
 
 def rounds_of(run, kind, fault):
-    return [each for each in run["results"] if each["kind"] == kind and each["fault"] == fault and "round" in each]
+    """The rounds that were measured."""
+    of_fault = [each for each in run["results"] if (each["kind"], each["fault"]) == (kind, fault)]
+    return [each for each in of_fault if "failure" not in each]
+
+
+def broken(run, kind, fault):
+    """Why rounds could not be measured."""
+    of_fault = [each for each in run["results"] if (each["kind"], each["fault"]) == (kind, fault)]
+    return [each["failure"] for each in of_fault if "failure" in each]
+
+
+def one_line(result):
+    """What is said of a round while others go on."""
+    _, slowest = median_and_maximum(result["without_success_ms"])
+    failed = sum(each["count"] for each in result["failed"])
+    return (
+        f"at most {milliseconds(slowest)} without a success, longest call {result['longest_call_ms']:,.0f} ms, "
+        f"{failed:,} of {result['calls']:,} calls failed"
+    )
 
 
 def _all(rounds, field):
@@ -83,13 +101,13 @@ def goal(kind, fault):
 def time_rows(run):
     for fault, name in FAULTS.items():
         for kind in (OURS, REFERENCE):
-            rounds = rounds_of(run, kind, fault)
+            rounds, why = rounds_of(run, kind, fault), broken(run, kind, fault)
             if not rounds:
-                why = [each["failure"] for each in run["results"] if each["kind"] == kind and each["fault"] == fault]
                 if why:
-                    yield [name, kind, "", "", "", "", "", "", "", "", "", f"could not be done: {why[0]}"]
+                    yield [name, kind, *[""] * 9, f"could not be done: {why[0]}"]
                 continue
-            cells = [name, kind, companion(rounds, fault) if kind == OURS else "", str(len(rounds))]
+            count = f"{len(rounds)}" + (f", {len(why)} broke" if why else "")
+            cells = [name, kind, companion(rounds, fault) if kind == OURS else "", count]
             for values in (
                 _all(rounds, "without_success_ms"),
                 _all(rounds, "without_put_ms"),
@@ -99,7 +117,8 @@ def time_rows(run):
             failed, calls = sum(failed_calls(rounds).values()), sum(each["calls"] for each in rounds)
             cells.append(f"{failed:,} of {calls:,}")
             wanted = goal(kind, fault)
-            yield [*cells, f"{wanted}: {verdict(met(rounds, kind, fault))}" if wanted else ""]
+            judged = f"{wanted}: {verdict(met(rounds, kind, fault) and not why)}" if wanted else ""
+            yield [*cells, judged + (f"; a round broke: {why[0]}" if why else "")]
 
 
 def failure_rows(run):

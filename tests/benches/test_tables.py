@@ -68,6 +68,12 @@ def test_what_could_not_be_done_is_said(run):
     assert cells(lines, clients.FAULTS["oom"])[-1] == "could not be done: no cgroup"
 
 
+def test_a_round_that_broke_misses_the_goal(run):
+    rounds = [felt(), {"kind": "moonkeeper", "fault": "kill", "round": 2, "failure": "no primary"}]
+    row = cells(clients.lines([run(rounds, objects=1, threads=2, etcd=1)]), "SIGKILL", "moonkeeper")
+    assert row[3] == "1, 1 broke" and row[-1] == "1 s: **not met**; a round broke: no primary"
+
+
 def test_a_later_run_of_one_fault_replaces_that_fault_alone(run):
     first = run([felt(), felt("switchover")], objects=1, threads=2, etcd=1)
     second = run([felt(slowest=77.0)], objects=2, threads=2, etcd=1)
