@@ -274,7 +274,9 @@ async fn a_master_that_leaves_ends_parked_puts_at_once() {
     tokio::time::timeout(PATIENCE, serving.close()).await.unwrap();
     let drained = takeover.master.replica.guards.drained(PATIENCE).await;
     assert!(drained, "a parked put holds a guard of the term");
-    assert!(matches!(parked.await.unwrap(), Err(ClientError::Closed)));
+    // Its gate is still open, as that of no master that leaves is: the error may come before the connection is closed.
+    let ended = parked.await.unwrap();
+    assert!(matches!(ended, Err(ClientError::Closed | ClientError::Rpc { code: 255, .. })), "{ended:?}");
     assert_eq!(takeover.counts(), [0, 1, 0, 0]);
     assert_eq!(takeover.master.replica.engine.applied(), applied, "it has not begun");
     // A hand-over that is given up opens the port again, and with it the time of parking begins anew.
