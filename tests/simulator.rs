@@ -39,9 +39,9 @@ const FLOORS: [(&str, u64); 20] = [
     ("certain", 1_000_000),
     ("expired", 400),
     ("evicted", 15_000),
-    ("witnessed", 1),
-    ("exempt", 1),
-    ("raised", 1),
+    ("witnessed", 80),
+    ("exempt", 1_500),
+    ("raised", 100),
     ("parked_puts", 1_000),
     ("resumed", 400),
 ];
