@@ -130,7 +130,7 @@ def api_silenced(operator):
             process(KILL)
             yield struck
             # While nothing passes on the old ones.
-            scene.judge.resource.wait_until_settled(scene.masters)
+            scene.pod_judge.resource.wait_until_settled(scene.masters)
         finally:
             for _, undo in silenced:
                 undo()

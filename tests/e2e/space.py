@@ -42,17 +42,17 @@ class PodRound:
 
 
 class PodScene(Scene):
-    """A scene whose masters are in pods. `timeline` takes marks, `judge` knows what a fault may change."""
+    """A scene whose masters are in pods. `timeline` takes marks, `pod_judge` knows what a fault may change."""
 
     def __init__(self, space, masters, address, seed, judge):
         super().__init__(space.folder, masters, space.cluster.host, address, seed)
-        self.cluster, self.timeline, self.judge = space.cluster, space.timeline, judge
+        self.cluster, self.timeline, self.pod_judge = space.cluster, space.timeline, judge
 
     def round(self, fault, expects=None, **options):
         """Traffic around a fault, which says itself what is expected of it."""
         expects = expects or fault.expects
         self.masters.wait_until_redundant()
-        before = self.judge.look()
+        before = self.pod_judge.look()
         self.timeline.mark(f"round begins: {fault.__name__}")
         # Less than the machine could do: the cluster needs the processors too.
         actors = self.actors(raw=1)
@@ -65,7 +65,7 @@ class PodScene(Scene):
             each.actor in stores and each.invoked > struck[0] and each.outcome != OK for each in self.history.operations
         )
         self.timeline.mark(f"round ends: {fault.__name__}: {done.silence:.3f} s without answers")
-        unexpected = list(self.judge.compare(before, expects))
+        unexpected = list(self.pod_judge.compare(before, expects))
         for each in unexpected:
             self.timeline.mark(f"unexpected: {each}")
         return PodRound(
