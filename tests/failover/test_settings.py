@@ -14,7 +14,7 @@ from checker import summary
 from cluster import OURS
 from history import OK, UNKNOWN
 from messages import ALL, TENANT, config, meta
-from raw import Session
+from raw import NoAnswer, NotSent, Session
 from struct_pack import Ok
 from waiting import DEADLINE_SECONDS, wait_until
 
@@ -138,8 +138,22 @@ def test_for_how_long_records_are_answered_early(ask, start):
     assert 0 < counts[0] < counts[1], counts
 
 
+def find_primary(session):
+    """Until a session has a connection to the primary: the companion of a dead one takes connections and closes them."""
+
+    def is_answered():
+        try:
+            session.call("ExistKey", "probe", TENANT)
+        except (NoAnswer, NotSent):
+            return False
+        return True
+
+    wait_until(is_answered, "an answer of the primary")
+    return session
+
+
 def actors(world, name):
-    session = Session(world.masters.addresses, world.host, DEADLINE_SECONDS)
+    session = find_primary(Session(world.masters.addresses, world.host, DEADLINE_SECONDS))
     return (
         RawActor(f"raw-{name}", world.seed, world.history, world.published["raw"], session),
         StoreActor(f"store-{name}", world.seed, world.history, world.published["store"], world.clients[0]),
