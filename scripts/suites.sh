@@ -48,6 +48,8 @@ groups=()
 start() {
   local log=$1
   shift
+  # There at once, for a reader that begins before the command does.
+  : >"$log"
   # With job control it has a group of its own, and takes SIGINT.
   set -m
   (

@@ -369,7 +369,7 @@ impl Reader<'_> {
             return Err(self.values.out_of_range("leader_lease_ttl", accepted));
         }
         let interval = self.positive_duration("keep_alive_interval")?;
-        // A primary stops this much before its lease ends (section 4 of the design: "etcd away").
+        // A primary stops this much before its lease ends (R1, R6).
         let usable = ttl - (ttl / 10).max(Duration::from_millis(500));
         if interval * 2 > usable {
             return Err(FlagError::Conflict(format!(
