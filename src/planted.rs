@@ -26,7 +26,7 @@ macro_rules! bugs {
             pub const ALL: &[Bug] = &[$(Bug::$name),*];
 
             /// Those that one schedule shows, which the random ones of the simulator hardly ever come by
-            /// (tests/replication_node.rs).
+            /// (tests/replication_node.rs, tests/engine_exempt.rs).
             pub const OF_ONE_SCHEDULE: &[Bug] = &[$(Bug::$of_one_schedule),*];
 
             /// Those that only threads can show: the simulator has one.
@@ -118,12 +118,12 @@ bugs! { simulator: {
     EarlyWitness => ["R6", "INV-7"],
     /// A report about the end of any process is taken for one about the last primary's.
     WitnessOfAnother => ["R6", "INV-7"],
-    /// What is exempt from the hold of a new primary is told by the object's id, not by its replicas.
-    ExemptByObject => ["INV-7"],
 }
 schedule: {
     /// A rebuild forgets which log this master knows.
     StartOverForgets,
+    /// What is exempt from the hold of a new primary is told by the object's id, not by its replicas.
+    ExemptByObject,
 }
 threads: {
     /// A reader is promised an object that is about to be removed.

@@ -86,6 +86,28 @@ fn what_was_reserved_in_the_present_term_can_be_removed_at_once() {
     pair.assert_same("in the end");
 }
 
+/// The bug on purpose: an object that was replaced in place has a new id, and its old bytes may be promised.
+#[cfg(feature = "planted")]
+#[test]
+fn planted_an_exemption_by_object_id_gives_promised_bytes_free() {
+    use moonkeeper::planted::{Bug, plant};
+    for (bug, answer) in [(None, Err(ErrorCode::OBJECT_HAS_LEASE)), (Some(Bug::ExemptByObject), Ok(()))] {
+        let mut pair = store(rules());
+        put(&pair.primary, "upserted", 64, &in_first(), 100_000);
+        pair.promote(LogTime(101_000), 500);
+        rejoin(&pair, 101_000);
+        pair.primary
+            .sequencer(LogTime(101_000))
+            .upsert_start(uuid(1), b"upserted", 64, &in_first())
+            .result
+            .unwrap();
+        end(&pair.primary, "upserted", 101_000).unwrap();
+        plant(bug);
+        assert_eq!(remove(&pair.primary, "upserted", false, 101_001), answer, "{bug:?}");
+        plant(None);
+    }
+}
+
 /// Exempt is what has no bytes of before, whatever its object id.
 #[test]
 fn bytes_of_an_earlier_term_are_held_under_whatever_name() {
