@@ -12,7 +12,7 @@ use super::caches::Caches;
 use super::observed::{Call, EtcdSight, Observed, PodFacts, PodTrouble, StatefulSetFacts};
 use super::sight::Sight;
 use crate::api::MasterCluster;
-use crate::api::names::{CONTAINER, FINALIZER, ROLE_LABEL};
+use crate::api::names::{COMPANION, CONTAINER, FINALIZER, ROLE_LABEL};
 
 /// The label that the StatefulSet controller puts on pods.
 const REVISION_LABEL: &str = "controller-revision-hash";
@@ -82,7 +82,7 @@ fn pod_facts(pod: &Pod) -> PodFacts {
         ready: condition("Ready").is_some_and(|condition| condition.status == "True"),
         deleted: pod.metadata.deletion_timestamp.is_some(),
         revision: pod.labels().get(REVISION_LABEL).cloned(),
-        trouble: container(pod).and_then(container_trouble).or_else(|| {
+        trouble: containers(pod).find_map(container_trouble).or_else(|| {
             let unscheduled = condition("PodScheduled").filter(|condition| condition.status == "False")?;
             Some(PodTrouble {
                 reason: unscheduled.reason.unwrap_or_else(|| "Unschedulable".to_owned()),
@@ -93,12 +93,16 @@ fn pod_facts(pod: &Pod) -> PodFacts {
     }
 }
 
-fn container(pod: &Pod) -> Option<&ContainerStatus> {
-    let all = pod.status.as_ref()?.container_statuses.as_ref()?;
-    all.iter().find(|container| container.name == CONTAINER)
+/// The master's container and then its companion, which is an init container: the master waits for its start.
+fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
+    let status = pod.status.as_ref();
+    let masters = status.and_then(|status| status.container_statuses.as_ref());
+    let companions = status.and_then(|status| status.init_container_statuses.as_ref());
+    let masters = masters.into_iter().flatten().filter(|container| container.name == CONTAINER);
+    masters.chain(companions.into_iter().flatten().filter(|container| container.name == COMPANION))
 }
 
-/// Why the master does not run, as its node says.
+/// Why a container does not run, as its node says.
 fn container_trouble(container: &ContainerStatus) -> Option<PodTrouble> {
     let waiting = container.state.as_ref()?.waiting.as_ref()?;
     let reason = waiting.reason.clone()?;

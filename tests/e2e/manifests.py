@@ -13,7 +13,8 @@ def text(*objects):
 def etcd(node=None, name="etcd"):
     """One etcd with its data in the pod, which outlives its container; on a node that is never cut off."""
     urls = ["--listen-client-urls=http://0.0.0.0:2379", f"--advertise-client-urls=http://{name}:2379"]
-    flags = ["--data-dir=/data/etcd", *urls]
+    # The id of an etcd cluster follows from its members' URLs and this token: without it, two of these have the same.
+    flags = ["--data-dir=/data/etcd", f"--initial-cluster-token={name}", *urls]
     container = {
         "name": "etcd",
         "image": ETCD,

@@ -19,6 +19,8 @@ GONE_SECONDS = 90
 def put(demo, name):
     """What a real client writes; it is looked for at the end of each test."""
     actor = StoreActor(name, demo.scene.seed, demo.scene.history, [], demo.scene.clients[0])
+    # Masters that were made anew are found by the clients of those before, which takes them a moment.
+    demo.scene.settle()
     before = demo.scene.history.acknowledged()
     actor.put(200)
     assert demo.scene.history.acknowledged() - before == 200
