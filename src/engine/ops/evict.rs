@@ -143,9 +143,9 @@ impl Sequencer<'_> {
     fn end_some_soft_pins(&mut self) -> bool {
         let ended = !self.engine.is_sealed() && self.core.eviction.has_soft_pins_ended(self.now);
         if ended {
-            let nobody = (LeaseBucket(0), ObjectId(0));
+            let nothing = (LeaseBucket(0), ObjectId(0));
             let reserved_since = SequenceId(0);
-            let rule = EvictRule { from: nobody, up_to: nobody, soft_pinned: false, reserved_since };
+            let rule = EvictRule { from: nothing, up_to: nothing, soft_pinned: false, reserved_since };
             self.commit(&Record::Evict(rule));
         }
         ended
