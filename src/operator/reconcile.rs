@@ -167,7 +167,11 @@ impl Context {
             observed.status = status;
         }
         let mut attendant = etcd.ok();
-        if let Some(unusable) = other_etcd(&observed).or_else(|| self.rival(cluster, &observed)) {
+        let mut unusable = other_etcd(&observed).or_else(|| self.rival(cluster, &observed));
+        if unusable.is_none() {
+            unusable = self.another_log(&observed, attendant.as_deref()).await;
+        }
+        if let Some(unusable) = unusable {
             observed.etcd = unusable;
             attendant = None;
         }

@@ -9,11 +9,15 @@ use super::observed::{EtcdSight, Observed};
 use super::reconcile::{Context, Resource};
 use super::report::Failure;
 use super::rival::{rival, store_of};
-use super::sight::Sight;
+use super::same_etcd::{is_log_in_doubt, other_log};
+use super::sight::{Sight, log_end};
 use crate::api::MasterCluster;
 
 /// How long a new watcher of etcd has to see something. What it sees decides what the status says.
 const FIRST_SIGHT: Duration = Duration::from_secs(5);
+
+/// How long etcd has to say which log it has.
+const LOG_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How etcd is reached.
 pub(super) struct WayToEtcd {
@@ -86,6 +90,20 @@ impl Context {
                 self.attendants.lock().remove(&Resource::of(cluster));
                 Err(EtcdSight::Unusable { reason, message }).into()
             }
+        }
+    }
+
+    /// Why what was read is not about this cluster, if etcd calls itself as the known one and lacks the log.
+    pub(super) async fn another_log(
+        &self,
+        observed: &Observed,
+        attendant: Option<&Attendant>,
+    ) -> Option<EtcdSight> {
+        let attendant = attendant.filter(|_| is_log_in_doubt(observed))?;
+        match log_end(&attendant.etcd, &attendant.keys, LOG_TIMEOUT).await {
+            Ok(end) => other_log(observed, end.map(|end| end.log)),
+            // Nothing is concluded from keys of which it is not known whose they are.
+            Err(failure) => Some(EtcdSight::Lost { why: format!("the log cannot be read: {failure}") }),
         }
     }
 
