@@ -166,10 +166,12 @@ impl Control for NodeControl {
         let task = tokio::spawn(async move {
             let begun = Instant::now();
             inputs.send(Input::Switchover { id, to }).await;
-            let leader = bulletins.borrow().leader.clone();
             let HandedOver { to, closed_at } = match receiver.await {
                 Ok(Ok(done)) => done,
-                Ok(Err(error)) => return Err(control_error(error, leader)),
+                Ok(Err(error)) => {
+                    let bulletin = bulletins.borrow();
+                    return Err(control_error(error, bulletin.leader.clone(), &bulletin.members));
+                }
                 Err(_) => return Err(ControlError::GivenUp("this master is stopping".to_owned())),
             };
             let silent = begun.elapsed();
@@ -216,7 +218,7 @@ impl NodeControl {
     }
 }
 
-fn control_error(error: HandoverError, leader: Option<String>) -> ControlError {
+fn control_error(error: HandoverError, leader: Option<String>, members: &[MemberValue]) -> ControlError {
     match error {
         HandoverError::NotPrimary => ControlError::NotPrimary { primary: leader },
         HandoverError::Busy => ControlError::Busy,
@@ -224,7 +226,9 @@ fn control_error(error: HandoverError, leader: Option<String>) -> ControlError {
             ControlError::NoTarget(format!("{name} is the primary already"))
         }
         HandoverError::NoTarget => ControlError::NoTarget(error.to_string()),
-        HandoverError::BadTarget(ref name) if name.is_empty() => ControlError::NoSuchMember(name.clone()),
+        HandoverError::BadTarget(name) if members.iter().all(|member| member.name != name) => {
+            ControlError::NoSuchMember(name)
+        }
         HandoverError::BadTarget(_) => ControlError::NoTarget(error.to_string()),
         HandoverError::Failed(_) | HandoverError::Deposed(_) => ControlError::GivenUp(error.to_string()),
     }

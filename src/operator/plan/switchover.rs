@@ -195,9 +195,10 @@ fn under_way(spec: &MasterClusterSpec, observed: &Observed, report: &SwitchoverR
     }
 }
 
-/// Whether a refusal may end by itself: a standby catches up, another hand-over ends.
+/// Whether a refusal may end by itself: a standby catches up, a master that restarts registers as a member again (until
+/// then masters of earlier versions answer `no_target`), another hand-over ends.
 fn may_pass(code: &str) -> bool {
-    matches!(code, "no_target" | "busy" | "not_primary" | "given_up" | "unauthorized")
+    matches!(code, "no_target" | "no_such_member" | "busy" | "not_primary" | "given_up" | "unauthorized")
 }
 
 fn ask(spec: &MasterClusterSpec, report: &SwitchoverReport, leader: &Leader) -> Step {
