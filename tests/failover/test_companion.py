@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+import out_of_memory
 import processes
 from messages import TENANT
 from rpc import Connection
@@ -134,6 +135,38 @@ def test_clients_of_a_killed_primary_are_turned_away(serving):
     assert is_refused(primary, primary.peer_port), "the death of a process is noticed by its peer port"
     assert world.wait_for_another(primary) is not primary
     assert is_turned_away(primary)
+
+
+def run_out_of_memory(master):
+    """The kernel kills it: the memory of its cgroup is used up."""
+    out_of_memory.kill(master.process)
+
+
+def abort(master):
+    """What a panic of the release build ends in (test_abort.py)."""
+    os.kill(master.process.pid, signal.SIGABRT)
+    assert master.process.wait(PATIENCE_SECONDS) == -signal.SIGABRT
+
+
+@pytest.mark.parametrize("end", [run_out_of_memory, abort])
+def test_it_outlives_its_master_and_gives_the_port_to_the_next_one(serving, end):
+    world = serving()
+    old = world.masters.primary()
+    companion = held_by_companion(world, old)
+    old.wanted = False
+    end(old)
+    wait_until(lambda: is_turned_away(old), "the companion to turn clients away", PATIENCE_SECONDS)
+    assert all(is_turned_away(old) for _ in range(50))
+    assert is_refused(old, old.peer_port), "the death of a process is noticed by its peer port"
+    assert companion in world.masters.companions()
+    new = world.wait_for_another(old)
+    old.start()
+    wait_until(lambda: "took the port" in last_log(old), "the restarted master to take the port", PATIENCE_SECONDS)
+    world.masters.wait_until_connected()
+    new.switchover(old.name)
+    assert world.masters.wait_until_serving() is old
+    assert pings(world, old)
+    assert held_by_companion(world, old) == companion
 
 
 def test_nothing_is_accepted_while_the_process_is_stopped(serving):
