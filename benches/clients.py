@@ -31,6 +31,7 @@ from bench_world import BenchWorld  # noqa: E402
 from clients import MIB, Client, ClientError  # noqa: E402
 from cluster import OURS, REFERENCE  # noqa: E402
 from companions import end_process  # noqa: E402
+from out_of_memory import NoCgroup  # noqa: E402
 from recording import Recording  # noqa: E402
 from scene import CLIENT_ENVIRONMENT  # noqa: E402
 from tables import clients as tables  # noqa: E402
@@ -179,7 +180,7 @@ def measure(kind, faults, options, recording):
                     number, fault = left.pop(0)
                     try:
                         result = one_round(world, fault, number, options.threads)
-                    except (kills.NoCgroup, kills.NoCompanion) as why:
+                    except (NoCgroup, kills.NoCompanion) as why:
                         say(f"{kind}: {fault} cannot be done: {why}")
                         recording.add(kind=kind, fault=fault, failure=str(why))
                         left = [each for each in left if each[1] != fault]

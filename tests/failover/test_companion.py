@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+import out_of_memory
 import processes
 from messages import TENANT
 from rpc import Connection
@@ -24,7 +25,7 @@ PATIENCE_SECONDS = 10
 # A connection that nothing accepts stays silent; this long is enough to tell, because one that is accepted is closed at
 # once.
 SILENCE_SECONDS = 1
-# What a companion may cost.
+# What a companion may cost beside its master.
 MAX_BYTES = 5_000_000
 NOBODY = 65534
 
@@ -136,6 +137,38 @@ def test_clients_of_a_killed_primary_are_turned_away(serving):
     assert is_turned_away(primary)
 
 
+def run_out_of_memory(master):
+    """The kernel kills it: the memory of its cgroup is used up."""
+    out_of_memory.kill(master.process)
+
+
+def abort(master):
+    """What a panic of the release build ends in (test_abort.py)."""
+    os.kill(master.process.pid, signal.SIGABRT)
+    assert master.process.wait(PATIENCE_SECONDS) == -signal.SIGABRT
+
+
+@pytest.mark.parametrize("end", [run_out_of_memory, abort])
+def test_it_outlives_its_master_and_gives_the_port_to_the_next_one(serving, end):
+    world = serving()
+    old = world.masters.primary()
+    companion = held_by_companion(world, old)
+    old.wanted = False
+    end(old)
+    wait_until(lambda: is_turned_away(old), "the companion to turn clients away", PATIENCE_SECONDS)
+    assert all(is_turned_away(old) for _ in range(50))
+    assert is_refused(old, old.peer_port), "the death of a process is noticed by its peer port"
+    assert companion in world.masters.companions()
+    new = world.wait_for_another(old)
+    old.start()
+    wait_until(lambda: "took the port" in last_log(old), "the restarted master to take the port", PATIENCE_SECONDS)
+    world.masters.wait_until_connected()
+    new.switchover(old.name)
+    assert world.masters.wait_until_serving() is old
+    assert pings(world, old)
+    assert held_by_companion(world, old) == companion
+
+
 def test_nothing_is_accepted_while_the_process_is_stopped(serving):
     world = serving(masters=1)
     primary = world.masters.primary()
@@ -169,14 +202,29 @@ def test_it_has_the_rpc_port_and_nothing_else_of_the_master(serving):
     assert {each.split(b"=")[0] for each in environment if each} <= {b"MOONKEEPER_DIES_WITH", b"_RJEM_MALLOC_CONF"}
 
 
+def memory_of(pid):
+    """What the kernel says of the memory of a process, in bytes."""
+    found = {}
+    for file in ("status", "smaps_rollup"):
+        for line in pathlib.Path(f"/proc/{pid}/{file}").read_text().splitlines():
+            words = line.split()
+            if words[-1] == "kB":
+                found[words[0].rstrip(":")] = int(words[1]) * 1024
+    return found
+
+
 def test_it_is_small(serving):
     world = serving(masters=1)
-    companion = held_by_companion(world, world.masters.primary())
-    rollup = pathlib.Path(f"/proc/{companion}/smaps_rollup").read_text()
-    sizes = dict(line.split(":") for line in rollup.splitlines()[1:])
-    # What it has of its own. Pages of the program itself are those that the master has in memory anyway; the kernel maps
-    # sixteen of them for each one that is used.
-    assert int(sizes["Anonymous"].split()[0]) * 1024 <= MAX_BYTES, rollup
+    primary = world.masters.primary()
+    companion = held_by_companion(world, primary)
+    memory = memory_of(companion)
+    # For docs/decisions/007; shown with `pytest -s`.
+    for name, each in [("master", memory_of(primary.process.pid)), ("companion", memory)]:
+        shown = ("VmRSS", "RssAnon", "RssFile", "Pss", "Private_Clean", "Private_Dirty", "VmPTE")
+        print(f"{name:<10}", *(f"{key} {each[key] / 1e6:.2f} MB" for key in shown), sep="  ")
+    # What the machine would have back without it: the other pages are of the program and mapped by its master as well.
+    cost = memory["Private_Clean"] + memory["Private_Dirty"] + memory["VmPTE"]
+    assert cost <= MAX_BYTES, memory
     tasks = os.listdir(f"/proc/{companion}/task")
     assert len(tasks) == 1, tasks
 

@@ -18,7 +18,8 @@ pub(super) const SOCKET: &str = "/run/moonkeeper/companion.sock";
 /// The allocator of a small process: one thread, and little kept for later.
 const ALLOCATOR: (&str, &str) = ("_RJEM_MALLOC_CONF", "background_thread:false,narenas:1");
 
-/// What it gets. It takes less than 5 MB, and some more for the moment in which its master has died.
+/// What it gets. It has 8 MB resident, 7 of them pages of the program, and some more in the moment in which its
+/// master has died.
 const REQUESTS: [(&str, &str); 2] = [("cpu", "10m"), ("memory", "16Mi")];
 const LIMITS: [(&str, &str); 1] = [("memory", "32Mi")];
 
