@@ -6,6 +6,8 @@
 #[path = "node/formats.rs"]
 mod formats;
 mod node;
+#[path = "node/reasons.rs"]
+mod reasons;
 #[path = "node/takeover.rs"]
 mod takeover;
 

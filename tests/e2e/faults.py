@@ -52,8 +52,9 @@ def _delete(scene, *options):
 
 @expecting(LEASE_ENDED, rebuilds=True)
 def node_cut(scene):
-    """The primary's node off the network, until another leads; then it comes back."""
-    victim = move_off(scene, scene.cluster.stable_node)
+    """The primary's node off the network, until another leads; then it comes back. See `move_off`."""
+    victim = scene.masters.wait_until_serving()
+    assert victim.node != scene.cluster.stable_node, f"{victim.name} is on the node that must not be cut off"
     struck = time.monotonic()
     scene.cluster.cut(victim.node)
     try:
@@ -66,11 +67,11 @@ def node_cut(scene):
 
 
 def move_off(scene, node):
-    """The primary, on another node than the one that must not be cut off."""
+    """Moves the primary to another node than the one that must not be cut off. Before a round: it replaces pods."""
     for _ in range(5):
         primary = scene.masters.wait_until_serving()
         if primary.node != node:
-            return primary
+            return
         _delete(scene)
         scene.masters.wait_for_another(primary)
         scene.masters.wait_until_redundant()

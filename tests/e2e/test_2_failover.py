@@ -19,6 +19,8 @@ import faults
 def test_failover(demo, row, fault):
     if not demo.space.cluster.has_machines and fault in (faults.process_killed, faults.node_cut):
         pytest.skip("needs the machines under the cluster")
+    if fault is faults.node_cut:
+        faults.move_off(demo.scene, demo.space.cluster.stable_node)
     done = demo.scene.round(fault)
     row.measured(done)
     done.check()

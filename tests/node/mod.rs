@@ -15,12 +15,16 @@ use moonkeeper::replication::history::History;
 use moonkeeper::replication::keys::Keys;
 use moonkeeper::replication::node::status::{Activity, NodeStatus};
 use moonkeeper::replication::node::{
-    Addresses, BootId, Command, HandedOver, HandoverError, HandoverId, Input, Node, Peer, Settings, WatchId,
+    Addresses, BootId, CallId, Command, HandedOver, HandoverError, HandoverId, Input, Node, Peer, Settings,
+    WatchId,
 };
 use moonkeeper::replication::replica::Replica;
 use moonkeeper::replication::time::{LogClock, Monotonic};
 
 pub const STEP: u64 = 20_000;
+
+/// How long a call is waited for, in microseconds.
+const CALL_TIMEOUT: u64 = 2_000_000;
 
 struct Watch {
     of: usize,
@@ -55,6 +59,10 @@ pub struct World {
     pub refused: Option<&'static str>,
     /// Leases that nodes were granted, newest last.
     pub granted: Vec<LeaseId>,
+    /// etcd neither answers nor tells anything; its clock goes on, and leases that end meanwhile end when it is back.
+    pub etcd_stopped: bool,
+    /// Calls that were made meanwhile, and until when they are waited for.
+    unanswered: Vec<(usize, CallId, u64)>,
     /// Answers to transactions that delete the election key are lost, and the requests with them.
     pub loses_handover: bool,
 }
@@ -70,6 +78,8 @@ impl World {
             boots: 0,
             refused: None,
             granted: Vec::new(),
+            etcd_stopped: false,
+            unanswered: Vec::new(),
             loses_handover: false,
         };
         (0..masters).for_each(|_| world.add_master());
@@ -170,6 +180,9 @@ impl World {
     fn obey(&mut self, index: usize) {
         for command in self.processes[index].node.take_commands() {
             match command {
+                Command::Call { call, .. } if self.etcd_stopped => {
+                    self.unanswered.push((index, call, self.now + CALL_TIMEOUT));
+                }
                 Command::Call { call, request, .. } => {
                     let Some(result) = self.call(&request) else { continue };
                     self.input(index, Input::Answer { call, result });
@@ -230,7 +243,10 @@ impl World {
         let end = self.now + duration.as_micros() as u64;
         while self.now < end {
             self.now += STEP;
-            self.model.advance(self.time());
+            if !self.etcd_stopped {
+                self.model.advance(self.time());
+            }
+            self.give_up_calls();
             for index in 0..self.processes.len() {
                 self.input(index, Input::Tick);
             }
@@ -242,10 +258,19 @@ impl World {
         }
     }
 
+    fn give_up_calls(&mut self) {
+        let now = self.now;
+        let late: Vec<_> = self.unanswered.extract_if(.., |(.., until)| *until <= now).collect();
+        for (index, call, _) in late {
+            let result = Err(Failure::Unknown("nothing within 2s".to_owned()));
+            self.input(index, Input::Answer { call, result });
+        }
+    }
+
     fn tell_watches(&mut self) {
         let mut events: Vec<(usize, WatchId, WatchEvent)> = Vec::new();
         for watch in &self.watches {
-            if self.processes[watch.of].stopped || self.processes[watch.of].deaf {
+            if self.etcd_stopped || self.processes[watch.of].stopped || self.processes[watch.of].deaf {
                 continue;
             }
             while let Some(event) = self.model.poll(watch.model) {

@@ -2,6 +2,7 @@
 
 use super::{Master, PATIENCE, client_id, connect, mount};
 use moonkeeper::engine::reign::Primary;
+use moonkeeper::engine::segment::SegmentSpec;
 use moonkeeper::engine::types::Term;
 use moonkeeper::master::serving::Serving;
 use moonkeeper::replication::clocks::{Clocks, Reading};
@@ -300,8 +301,14 @@ async fn a_parked_put_of_a_master_that_may_no_longer_answer_is_not_begun() {
     let client = connect(&serving).await;
     let parked = put(&client, "a", 64);
     takeover.wait_until_parked(1).await;
-    let applied = takeover.master.replica.engine.applied();
     takeover.master.replica.gate.close();
+    // There is memory for it now: only the end of the lease keeps it from beginning.
+    let MountSegmentRequest { segment, client_id } = sized(1, 1 << 30);
+    let Segment { id, name, base, size, te_endpoint, protocol, host_id } = segment;
+    let spec = SegmentSpec { id, name, base, size, te_endpoint, protocol, host_id };
+    let engine = &takeover.master.replica.engine;
+    assert_eq!(engine.remount(&[spec], client_id, takeover.master.clock.now()).result, Ok(()));
+    let applied = engine.applied();
     takeover.clock.pass(PARKED_FOR);
     let ended = tokio::time::timeout(PATIENCE, parked).await.unwrap().unwrap();
     assert!(matches!(ended, Err(ClientError::Closed)), "{ended:?}");

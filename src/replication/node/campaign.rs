@@ -232,8 +232,13 @@ impl Node {
         // A primary writes a batch each second. One that was gone soon after the last was found dead by another standby,
         // which revoked its lease: that cannot have run out yet.
         let gone_at = self.view.gone_at().unwrap_or(now);
-        let soon = batch_at.is_some_and(|batch_at| gone_at.since(batch_at) < ttl / 2);
-        let reason = match (empty, engine.resigned(), self.dead.take().is_some() || soon) {
+        let soon = batch_at.is_some_and(|batch_at| {
+            gone_at.since(batch_at) < ttl / 2 && !self.view.may_be_old(batch_at, ttl / 2)
+        });
+        let found_dead = self.dead.take().is_some() || soon;
+        // This process led last, and it lives.
+        let was_own = engine.reign().boot_id == self.settings.boot_id.0;
+        let reason = match (empty, engine.resigned(), found_dead && !was_own) {
             (true, ..) => Reason::FirstStart,
             (_, true, _) => Reason::Switchover,
             (.., true) => Reason::Died,

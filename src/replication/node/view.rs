@@ -18,6 +18,9 @@ use crate::replication::time::Monotonic;
 /// How often the keys are read whatever the watch says.
 const POLL: Duration = Duration::from_secs(1);
 
+/// For so long after an outage of etcd its watches may tell of what was before it.
+const OLD_NEWS: Duration = Duration::from_secs(2);
+
 /// Who leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leader {
@@ -52,6 +55,8 @@ pub struct View {
     next_poll: Monotonic,
     /// When the keys were last read.
     read_at: Option<Monotonic>,
+    /// When etcd last answered again after a silence in which a leader's lease can have run out.
+    back_at: Option<Monotonic>,
 }
 
 impl View {
@@ -113,6 +118,14 @@ impl View {
     #[must_use]
     pub fn read_at(&self) -> Option<Monotonic> {
         self.read_at
+    }
+
+    /// Whether what a watch told at `moment` may be from before an outage of etcd: the keys had not been read for `long`
+    /// then, or could be read again only a little before.
+    #[must_use]
+    pub fn may_be_old(&self, moment: Monotonic, long: Duration) -> bool {
+        self.read_at.is_some_and(|read_at| moment.since(read_at) >= long)
+            || self.back_at.is_some_and(|back_at| moment.since(back_at) < OLD_NEWS)
     }
 
     pub(super) fn watch(&self) -> Option<WatchId> {
@@ -183,6 +196,10 @@ impl Node {
         let Ok(Response::Got { revision, page }) = result else {
             return;
         };
+        let long = self.settings.leader_ttl.max(self.view.leader_ttl) / 2;
+        if self.view.read_at.is_some_and(|before| now.since(before) >= long) {
+            self.view.back_at = Some(now);
+        }
         self.view.read_at = Some(now);
         if revision < known {
             // A linearizable read that was sent after `known` was seen: the store itself has gone back.

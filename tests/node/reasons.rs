@@ -1,0 +1,59 @@
+//! Why a new primary says that it took over: whether the lease of the one before ran out, or its process was found dead.
+
+use moonkeeper::coordination::types::Request;
+use moonkeeper::replication::node::status::Reason;
+
+use super::node::{World, seconds};
+use super::{settled, standby};
+
+/// Longer than a leader lease.
+const OUTAGE: u64 = 8;
+
+fn reason(world: &World) -> Reason {
+    world.status(world.primary()).promotion.unwrap().reason
+}
+
+#[test]
+fn a_primary_that_leads_again_after_an_outage_of_etcd_has_not_died() {
+    let (mut world, _) = settled(1, 5);
+    let term = world.status(0).term;
+    world.etcd_stopped = true;
+    world.run(seconds(OUTAGE));
+    world.etcd_stopped = false;
+    world.run(seconds(3));
+    assert!(world.status(0).term > term);
+    assert_eq!(reason(&world), Reason::LeaseEnded);
+}
+
+/// The last batch before an outage of etcd is told to the standbys after it.
+#[test]
+fn a_batch_that_is_told_after_an_outage_of_etcd_is_an_old_one() {
+    let (mut world, _) = settled(3, 5);
+    let old = world.primary();
+    for index in 0..3 {
+        world.processes[index].deaf = index != old;
+    }
+    world.change("last");
+    world.run(seconds(1));
+    world.etcd_stopped = true;
+    world.run(seconds(OUTAGE));
+    // The old one does not come back, so another one leads.
+    world.processes[old].ended = true;
+    world.etcd_stopped = false;
+    world.processes.iter_mut().for_each(|process| process.deaf = false);
+    world.run(seconds(3));
+    assert_ne!(world.primary(), old);
+    assert_eq!(reason(&world), Reason::LeaseEnded);
+}
+
+#[test]
+fn a_lease_that_was_revoked_right_after_a_batch_was_that_of_a_dead_process() {
+    let (mut world, _) = settled(3, 5);
+    let old = world.primary();
+    assert_ne!(old, standby(&world));
+    world.processes[old].ended = true;
+    let revoke = Request::LeaseRevoke { lease: world.leader_lease() };
+    world.model.call(std::time::Duration::from_micros(world.now), &revoke).unwrap();
+    world.run(seconds(2));
+    assert_eq!(reason(&world), Reason::Died);
+}
