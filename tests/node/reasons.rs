@@ -1,6 +1,7 @@
 //! Why a new primary says that it took over: whether the lease of the one before ran out, or its process was found dead.
 
 use moonkeeper::coordination::types::Request;
+use moonkeeper::replication::node::Input;
 use moonkeeper::replication::node::status::Reason;
 
 use super::node::{World, seconds};
@@ -43,6 +44,28 @@ fn a_batch_that_is_told_after_an_outage_of_etcd_is_an_old_one() {
     world.processes.iter_mut().for_each(|process| process.deaf = false);
     world.run(seconds(3));
     assert_ne!(world.primary(), old);
+    assert_eq!(reason(&world), Reason::LeaseEnded);
+}
+
+/// A standby finds the primary dead, and another standby is elected.
+#[test]
+fn a_process_that_was_found_dead_long_ago_is_not_the_one_that_led_last() {
+    let (mut world, _) = settled(3, 5);
+    let first = world.primary();
+    let (boot_id, lease) = (world.processes[first].boot_id, world.leader_lease());
+    world.processes[first].ended = true;
+    for index in (0..3).filter(|index| *index != first) {
+        world.input(index, Input::PeerDead { boot_id, lease });
+    }
+    world.run(seconds(3));
+    assert_eq!(reason(&world), Reason::Died);
+    let second = world.primary();
+    world.etcd_stopped = true;
+    world.run(seconds(OUTAGE));
+    world.processes[second].ended = true;
+    world.etcd_stopped = false;
+    world.run(seconds(3));
+    assert_ne!(world.primary(), second);
     assert_eq!(reason(&world), Reason::LeaseEnded);
 }
 

@@ -235,10 +235,10 @@ impl Node {
         let soon = batch_at.is_some_and(|batch_at| {
             gone_at.since(batch_at) < ttl / 2 && !self.view.may_be_old(batch_at, ttl / 2)
         });
-        let found_dead = self.dead.take().is_some() || soon;
-        // This process led last, and it lives.
-        let was_own = engine.reign().boot_id == self.settings.boot_id.0;
-        let reason = match (empty, engine.resigned(), found_dead && !was_own) {
+        // Of the process that led last: others were found dead by this node, and replaced by other nodes, before.
+        let led_last = BootId(engine.reign().boot_id);
+        let found_dead = self.dead.take() == Some(led_last) || soon;
+        let reason = match (empty, engine.resigned(), found_dead && led_last != self.settings.boot_id) {
             (true, ..) => Reason::FirstStart,
             (_, true, _) => Reason::Switchover,
             (.., true) => Reason::Died,
