@@ -129,10 +129,12 @@ class Space:
         return self.kubectl("apply", "-f", "-", input=manifests.text(*objects), **options)
 
     def start_etcd(self, name="etcd"):
-        """An etcd for masters, Ready."""
+        """An etcd for masters, Ready, and reached through its Service: nodes learn of its pod a moment later."""
         self.apply(*manifests.etcd(self.cluster.stable_node, name))
         self.wait_for(f"statefulset/{name}")
-        return Etcd(self.cluster, self.name, name)
+        etcd = Etcd(self.cluster, self.name, name)
+        wait_until(lambda: etcd.values("none") is not None, f"an answer of {name} through its Service", SERVE_SECONDS)
+        return etcd
 
     def wait_for(self, workload):
         """Until all pods of a Deployment or StatefulSet are ready."""
