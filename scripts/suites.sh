@@ -112,6 +112,15 @@ suite() {
   judge "$name" "$status" "$log"
 }
 
+# await_suite NAME GROUP: waits for one that was started beside others with $run/NAME.log, shows what it said, and judges it
+await_suite() {
+  local status=0 log=$run/$1.log
+  wait "$2" || status=$?
+  cat "$log"
+  end_groups_of "$2"
+  judge "$1" "$status" "$log"
+}
+
 # end_groups_of GROUP: ends what is left of one
 end_groups_of() {
   local group left=()

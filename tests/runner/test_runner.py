@@ -117,3 +117,18 @@ def test_a_skip(tmp_path, text):
     assert status in (1, 2) and "skipped, which --no-skips does not allow" in said and "not today" in said, said
     # Without the option, as a person runs it, it is none.
     assert python_suite(tmp_path, text)[0] in (0, 5)
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("cat printed", 0, "counted 3"),
+        ("sh -c 'cat printed; exit 7'", 7, "3 passed"),
+        ("echo none", 1, "short: 0 tests, the floor is 2"),
+    ],
+)
+def test_a_suite_beside_others(tmp_path, command, code, said):
+    (tmp_path / "printed").write_text(RUST.format(passed=3, ignored=0) + "\n")
+    script = f'start "$run/short.log" {command}\nawait_suite short "$started"\necho counted $counted'
+    done = shell(tmp_path, script)
+    assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done
