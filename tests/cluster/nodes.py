@@ -30,6 +30,9 @@ def start_kubelet(layout, number):
         *(layout, number, "kubelet", program("kubelet"), f"--config={home / 'kubelet.yaml'}"),
         *(f"--kubeconfig={home / 'kubelet.conf'}", f"--hostname-override=n{number}"),
         *(f"--node-ip={layout.address(number)}", f"--root-dir={home / 'kubelet'}", f"--cert-dir={home / 'pki'}"),
+        # With the default of 1 the log of a container that ended is lost, if the kubelet clears up between making the
+        # container after it and starting that one: it counts both.
+        "--maximum-dead-containers-per-container=2",
     )
     daemons.start(layout, number, "kube-proxy", program("kube-proxy"), f"--config={home / 'kube-proxy.yaml'}")
 
