@@ -128,6 +128,11 @@ async fn masters_with_certificates_hand_over_and_notice_a_death() {
     first.until("it should serve", serves).await;
     let mut second = start("m-1");
     second.until("it should have caught up", |status| status["ready"] == true).await;
+    // It may be ready before the primary has read its member key, and is no member until then.
+    let lists_second = |status: &Value| {
+        status["members"].as_array().is_some_and(|all| all.iter().any(|member| member["name"] == "m-1"))
+    };
+    first.until("it should list m-1", lists_second).await;
 
     // A target is a connected peer that has reported, which takes a moment.
     let end = Instant::now() + PATIENCE;
