@@ -21,7 +21,7 @@ import tempfile
 import time
 
 BENCHES = pathlib.Path(__file__).resolve().parent
-TESTS = BENCHES.parent / "tests"
+TESTS = BENCHES.parent / "tests" / "suites"
 sys.path[:0] = [str(TESTS / "failover"), str(TESTS / "common")]
 
 import call_times  # noqa: E402

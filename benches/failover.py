@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 
-TESTS = pathlib.Path(__file__).resolve().parent.parent / "tests"
+TESTS = pathlib.Path(__file__).resolve().parent.parent / "tests" / "suites"
 sys.path[:0] = [str(TESTS / "failover"), str(TESTS / "common")]
 
 import bench_load  # noqa: E402

@@ -25,7 +25,7 @@ import tempfile
 import threading
 import time
 
-TESTS = pathlib.Path(__file__).resolve().parent.parent / "tests"
+TESTS = pathlib.Path(__file__).resolve().parent.parent / "tests" / "suites"
 sys.path[:0] = [str(TESTS / "failover"), str(TESTS / "common")]
 
 import processes  # noqa: E402

@@ -1,5 +1,5 @@
 """The process around one real Mooncake client whose threads call without a pause, and note when each call began, when it
-ended and with which code. `tests/common/clients.py` starts it in place of its own worker and speaks to it the same way.
+ended and with which code. `tests/suites/common/clients.py` starts it in place of its own worker and speaks to it the same way.
 
 Every thread goes through four calls: it puts a new key, reads the last key that was put into registered memory (this
 read returns a code, where `get` returns only bytes), puts a second key and, if that succeeded, removes it. The second key

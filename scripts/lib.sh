@@ -104,7 +104,7 @@ need_packages() {
   command -v openssl >/dev/null || packages+=(openssl)
   # Tests that cut networks make namespaces with it.
   command -v ip >/dev/null || packages+=(iproute2)
-  # The nodes of the test cluster (tests/cluster).
+  # The nodes of the test cluster (tests/suites/cluster).
   command -v containerd >/dev/null || packages+=(containerd)
   command -v runc >/dev/null || packages+=(runc)
   command -v iptables >/dev/null || packages+=(iptables)

@@ -14,7 +14,7 @@ from http.client import HTTPConnection
 
 from oracle_static import ROOT, run
 
-sys.path[:0] = [str(ROOT / "tests" / "common")]
+sys.path[:0] = [str(ROOT / "tests" / "suites" / "common")]
 
 import messages
 import processes

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # How scripts/test runs a suite and judges it: from a clean environment, within a time limit, with a floor for the number
 # of its tests, nothing skipped, the tree as it was. Sourced, never run; needs `say` and `die` of lib.sh, and in `run` a
-# folder for logs. tests/runner shows that each of these can fail.
+# folder for logs. tests/suites/runner shows that each of these can fail.
 # shellcheck disable=SC2154,SC2034 # the script that sources it has `root`, `bounds`, `measurements`, and uses `counted`
 
 # Variables that change what a test does, checks or starts. What only says where things are kept stays.
@@ -79,7 +79,7 @@ tests_in() {
     END { print sum + 0 }'
 }
 
-# ignored_in LOG: the Rust tests that were not run, but those that are none; pytest fails by itself (tests/conftest.py)
+# ignored_in LOG: the Rust tests that were not run, but those that are none; pytest fails by itself (tests/suites/conftest.py)
 ignored_in() {
   sed 's/\x1b\[[0-9;]*m//g' "$1" | sed -n 's/^test \(.*\) \.\.\. ignored.*/\1/p' |
     grep -vxF -f <(printf '%s\n' "${measurements[@]}") || true

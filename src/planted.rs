@@ -26,7 +26,7 @@ macro_rules! bugs {
             pub const ALL: &[Bug] = &[$(Bug::$name),*];
 
             /// Those that one schedule shows, which the random ones of the simulator hardly ever come by
-            /// (tests/replication_node.rs, tests/engine_exempt.rs).
+            /// (tests/replication/node, tests/engine/exempt.rs).
             pub const OF_ONE_SCHEDULE: &[Bug] = &[$(Bug::$of_one_schedule),*];
 
             /// Those that only threads can show: the simulator has one.

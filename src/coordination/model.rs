@@ -2,7 +2,7 @@
 //! clock, a thread or chance of its own. Time comes as an argument, so the same calls at the same times give the same
 //! answers. The simulator runs masters against it; the embedded store is it with a file and a server.
 //!
-//! It answers as etcd 3.6 does with the limits it has by default; the tests in `tests/coordination.rs` run the same
+//! It answers as etcd 3.6 does with the limits it has by default; the tests in `tests/coordination` run the same
 //! requests against both. One thing is stricter: a transaction that writes a key and deletes a range without an end
 //! over it is refused as any other that changes a key twice, where etcd lets this one pass.
 

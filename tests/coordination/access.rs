@@ -7,9 +7,9 @@ use moonkeeper::coordination::etcd::{Etcd, EtcdSettings, LoginFiles, Tls, TlsFil
 use moonkeeper::coordination::types::{Failure, Get, KeyRange, Request};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
-use crate::coordination::checks::{watch_of, write};
-use crate::coordination::process::{EtcdProcess, Folder, binary};
-use crate::coordination::stores::Store;
+use crate::checks::{watch_of, write};
+use crate::process::{EtcdProcess, Folder, binary};
+use crate::stores::Store;
 
 const DEADLINE: Duration = Duration::from_secs(5);
 
@@ -125,7 +125,7 @@ async fn users_log_in_again_when_their_token_is_gone() {
     // Tokens are in etcd's memory only.
     process.kill();
     process.spawn_again();
-    let deadline = std::time::Instant::now() + crate::coordination::process::PATIENCE;
+    let deadline = std::time::Instant::now() + crate::process::PATIENCE;
     while let Err(failure) = etcd.call(read(), DEADLINE).await {
         assert!(std::time::Instant::now() < deadline, "{failure}");
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -8,9 +8,9 @@ use moonkeeper::coordination::types::{
     WatchRequest,
 };
 
-use crate::coordination::checks::{put, txn};
-use crate::coordination::process::{EtcdProcess, binary};
-use crate::coordination::stores::{Store, Timed, Watch};
+use crate::checks::{put, txn};
+use crate::process::{EtcdProcess, binary};
+use crate::stores::{Store, Timed, Watch};
 
 /// Numbers that look random and are the same for the same seed.
 pub struct Random(u64);

@@ -14,12 +14,10 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::coordination::checks::{
-    delete, done, get, prefix, put, put_with, revision, state, watch_of, write,
-};
-use crate::coordination::process::{Folder, PATIENCE, binary, free_port};
-use crate::coordination::stores::Store;
-use crate::coordination::suite;
+use crate::checks::{delete, done, get, prefix, put, put_with, revision, state, watch_of, write};
+use crate::process::{Folder, PATIENCE, binary, free_port};
+use crate::stores::Store;
+use crate::suite;
 
 /// A served store.
 struct Served {
@@ -235,7 +233,7 @@ struct Killed(Child);
 impl Killed {
     fn start(folder: &Path, port: u16) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "coordination::embedded::serve_as_a_child"]);
+        command.args(["--exact", "embedded::serve_as_a_child"]);
         command.env(CHILD, format!("{port} {}", folder.display()));
         Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
@@ -277,7 +275,7 @@ async fn what_was_answered_survives_a_kill() {
                 let mut answered = Vec::new();
                 for index in 0_u64.. {
                     let key = format!("k/{round}/{index:06}");
-                    match store.call(crate::coordination::checks::txn(vec![put(&key, vec![7; 2000])])).await {
+                    match store.call(crate::checks::txn(vec![put(&key, vec![7; 2000])])).await {
                         Ok(Response::Txn { revision, .. }) => answered.push((revision, key)),
                         _ => break,
                     }

@@ -10,9 +10,9 @@ use moonkeeper::operator::sight::{self, Sight};
 use moonkeeper::replication::keys::Keys;
 use rustix::process::Signal;
 
-use crate::coordination::checks::{get, put_with, revision, txn, watch_of, write};
-use crate::coordination::process::{EtcdProcess, PATIENCE, binary};
-use crate::coordination::stores::Store;
+use crate::checks::{get, put_with, revision, txn, watch_of, write};
+use crate::process::{EtcdProcess, PATIENCE, binary};
+use crate::stores::Store;
 
 /// What a call may take here: far more than it takes, and less than a test's patience.
 const DEADLINE: Duration = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use moonkeeper::coordination::types::{Change, Failure, Request, Response, WatchE
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use crate::coordination::process::PATIENCE;
+use crate::process::PATIENCE;
 
 /// A model whose time is that of the test.
 #[derive(Clone)]

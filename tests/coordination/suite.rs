@@ -1,8 +1,8 @@
 //! The list of checks, for each of the stores.
 
-use crate::coordination::checks::{leases, log, transactions, watches};
-use crate::coordination::process::{EtcdProcess, binary};
-use crate::coordination::stores::{Store, Timed};
+use crate::checks::{leases, log, transactions, watches};
+use crate::process::{EtcdProcess, binary};
+use crate::stores::{Store, Timed};
 
 pub async fn run(store: &Store) {
     transactions::all(store).await;

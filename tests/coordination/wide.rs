@@ -8,8 +8,8 @@ use etcd_client::{
 use moonkeeper::coordination::embedded::{Store, serve};
 use tokio::net::TcpListener;
 
-use crate::coordination::differential::Random;
-use crate::coordination::process::{EtcdProcess, binary};
+use crate::differential::Random;
+use crate::process::{EtcdProcess, binary};
 
 fn key(random: &mut Random) -> String {
     format!("k/{}", random.below(8))

@@ -3,7 +3,7 @@
 use moonkeeper::coordination::types::{Change, Failure, Get, KeyRange, LeaseId, Request, Response};
 
 use super::{delete, done, get, pairs, put, put_with, refusal, revision, state, txn, watch_of};
-use crate::coordination::stores::Store;
+use crate::stores::Store;
 
 pub async fn all(store: &Store) {
     grants(store).await;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use moonkeeper::coordination::types::{Change, Failure, Get, KeyRange, Op, Request, Response, WatchEvent};
 
 use super::{delete, done, get, pairs, prefix, put, refusal, revision, state, watch_of, write};
-use crate::coordination::stores::Store;
+use crate::stores::Store;
 
 pub async fn all(store: &Store) {
     pinned_pages(store).await;

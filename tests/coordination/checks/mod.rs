@@ -10,7 +10,7 @@ use moonkeeper::coordination::types::{
     Failure, Get, KeyRange, LeaseId, Op, OpResult, Page, Request, Response, Txn, WatchRequest,
 };
 
-use crate::coordination::stores::Store;
+use crate::stores::Store;
 
 pub fn put(key: &str, value: impl Into<Bytes>) -> Op {
     put_with(key, value, LeaseId::default())

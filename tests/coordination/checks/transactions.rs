@@ -5,7 +5,7 @@ use moonkeeper::coordination::types::{
 };
 
 use super::{delete, done, get, pairs, prefix, put, refusal, revision, state, txn, write};
-use crate::coordination::stores::Store;
+use crate::stores::Store;
 
 pub async fn all(store: &Store) {
     revisions_and_versions(store).await;

@@ -3,7 +3,7 @@
 use moonkeeper::coordination::types::{Change, KeyRange, Op, WatchRequest};
 
 use super::{delete, done, prefix, put, revision, watch_of, write};
-use crate::coordination::stores::{Store, revision_of};
+use crate::stores::{Store, revision_of};
 
 pub async fn all(store: &Store) {
     replay_and_live(store).await;

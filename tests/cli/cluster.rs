@@ -1,0 +1,253 @@
+//! `moonkeeper status` and `moonkeeper switchover` as a user runs them, against masters that are made up.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use moonkeeper::master::admin_api::{
+    AdminApi, Control, ControlError, Leader, Member, Pending, PromotionReport, Status, SwitchoverDone,
+    readable,
+};
+use moonkeeper::master::http::server;
+use moonkeeper::master::peer::Role;
+use moonkeeper::master::settings::HttpLimits;
+use moonkeeper::master::settings::ha::{AdminSettings, Listen};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+const LIMITS: HttpLimits = HttpLimits { max_connections: 8, header_timeout: Duration::from_secs(20) };
+const TOKEN: &str = "a-token-of-some-length";
+
+/// A master whose status the test sets. It hands over if it is primary.
+#[derive(Default)]
+struct Master(Mutex<Status>);
+
+impl Control for Master {
+    fn status(&self) -> Status {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn silent_for(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn switchover(&self, to: Option<String>) -> Pending<Result<SwitchoverDone, ControlError>> {
+        let status = self.status();
+        Box::pin(std::future::ready(match to {
+            _ if status.role != Role::Primary => {
+                Err(ControlError::NotPrimary { primary: status.leader.map(|leader| leader.name) })
+            }
+            Some(name) if name == "m-9" => Err(ControlError::NoSuchMember(name)),
+            to => Ok(SwitchoverDone {
+                from: status.name,
+                to: to.unwrap_or_else(|| "m-1".into()),
+                term: 8,
+                unanswered_ms: 41,
+                total_ms: 52,
+            }),
+        }))
+    }
+}
+
+struct Running {
+    master: Arc<Master>,
+    http: String,
+    admin: String,
+}
+
+/// Masters that know of each other, and the channel that ends them.
+struct Cluster {
+    masters: Vec<Running>,
+    token_file: PathBuf,
+    _stop: watch::Sender<bool>,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.token_file);
+    }
+}
+
+impl Cluster {
+    /// The first leads.
+    async fn start(name: &str, count: usize) -> Cluster {
+        let token_file = std::env::temp_dir().join(format!("moonkeeper-cli-{name}-{}", std::process::id()));
+        std::fs::write(&token_file, TOKEN).unwrap();
+        let (stop, stopped) = watch::channel(false);
+        let mut masters = Vec::new();
+        for _ in 0..count {
+            let master = Arc::new(Master::default());
+            let control = Arc::clone(&master) as Arc<dyn Control>;
+            let listener = server::bind("127.0.0.1", 0).await.unwrap();
+            let http = listener.local_addr().unwrap().to_string();
+            tokio::spawn(server::serve(listener, readable(Arc::clone(&control)), LIMITS, stopped.clone()));
+            let listen = Listen { host: "127.0.0.1".into(), port: 0 };
+            let settings = AdminSettings { listen, token_file: Some(token_file.clone()), tls: None };
+            let api = AdminApi::bind(&settings).await.unwrap();
+            let admin = api.local_address().unwrap().to_string();
+            tokio::spawn(api.serve(control, Router::new(), LIMITS, stopped.clone()));
+            masters.push(Running { master, http, admin });
+        }
+        let cluster = Cluster { masters, token_file, _stop: stop };
+        let members: Vec<Member> = (0..count).map(|at| cluster.member(at)).collect();
+        for (at, running) in cluster.masters.iter().enumerate() {
+            *running.master.0.lock().unwrap() = Status {
+                name: format!("m-{at}"),
+                cluster_id: "demo".into(),
+                role: if at == 0 { Role::Primary } else { Role::Standby },
+                phase: if at == 0 { "serving" } else { "following" }.into(),
+                ready: true,
+                term: 7,
+                leader: Some(Leader { name: "m-0".into(), address: "127.0.0.1:50051".into() }),
+                applied: 1234,
+                digest: "aa".into(),
+                members: members.clone(),
+                ..Status::default()
+            };
+        }
+        cluster
+    }
+
+    fn member(&self, at: usize) -> Member {
+        Member {
+            name: format!("m-{at}"),
+            role: if at == 0 { Role::Primary } else { Role::Standby },
+            http_address: self.masters[at].http.clone(),
+            admin_address: self.masters[at].admin.clone(),
+            applied: 1200,
+            ..Member::default()
+        }
+    }
+
+    fn change(&self, at: usize, change: impl FnOnce(&mut Status)) {
+        change(&mut self.masters[at].master.0.lock().unwrap());
+    }
+}
+
+async fn moonkeeper(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_moonkeeper"));
+    // What the shell that runs the tests has set is no part of them.
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("MOONKEEPER_") {
+            command.env_remove(name);
+        }
+    }
+    command.args(args);
+    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[tokio::test]
+async fn status_finds_all_members_from_one() {
+    let cluster = Cluster::start("all", 3).await;
+    let output = moonkeeper(&["status", "--http", &cluster.masters[1].http]).await;
+    let shown = text(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(
+        shown.starts_with("cluster demo: m-0 leads in term 7, clients go to 127.0.0.1:50051\n"),
+        "{shown}"
+    );
+    for (at, running) in cluster.masters.iter().enumerate() {
+        let line = shown.lines().find(|line| line.starts_with(&format!("m-{at} "))).unwrap();
+        assert!(
+            line.contains(&running.http) && line.contains(&running.admin) && line.contains("1234"),
+            "{shown}"
+        );
+    }
+    assert!(shown.ends_with("nothing is wrong\n"), "{shown}");
+}
+
+#[tokio::test]
+async fn status_says_what_is_wrong() {
+    let cluster = Cluster::start("wrong", 3).await;
+    cluster.change(1, |status| status.digest = "bb".into());
+    cluster.change(2, |status| {
+        status.ready = false;
+        status.why_not_ready = Some("34 records behind".into());
+        status.lag = Some(34);
+    });
+    let gone = Member { name: "m-3".into(), http_address: "127.0.0.1:1".into(), ..Member::default() };
+    cluster.change(0, |status| {
+        status.members.push(gone);
+        status.promotion = Some(PromotionReport {
+            term: 7,
+            primary: "m-0".into(),
+            reason: "the primary died".into(),
+            total_ms: 61,
+            ..PromotionReport::default()
+        });
+    });
+    let output = moonkeeper(&["status", "--http", &cluster.masters[0].http, "-o", "json"]).await;
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&shown["leader"], &shown["term"]), (&json!("m-0"), &json!(7)));
+    assert_eq!(shown["members"].as_array().unwrap().len(), 4);
+    assert_eq!(shown["members"][2]["status"]["lag"], json!(34));
+    assert_eq!(shown["last_failover"]["reason"], json!("the primary died"));
+    let problems = shown["problems"].to_string();
+    for part in
+        ["m-0 and m-1 differ at record 1234", "m-2 is not ready: 34 records behind", "m-3 does not answer"]
+    {
+        assert!(problems.contains(part), "{part}: {problems}");
+    }
+}
+
+#[tokio::test]
+async fn status_fails_when_nobody_answers() {
+    let output = moonkeeper(&["status", "--http", "127.0.0.1:1"]).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("127.0.0.1:1"), "{output:?}");
+    let output =
+        moonkeeper(&["status", "--etcd_endpoints", "http://127.0.0.1:1", "--cluster_id", "demo"]).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("etcd"), "{output:?}");
+    for args in [
+        &["status", "--what"][..],
+        &["status", "--etcd_endpoints", "nonsense"],
+        &["status", "--etcd-endpoints", "a:1", "--cluster-id", "A/B"],
+    ] {
+        let output = moonkeeper(args).await;
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {output:?}");
+    }
+}
+
+#[tokio::test]
+async fn switchover_finds_the_primary_and_says_how_long_it_took() {
+    let cluster = Cluster::start("switch", 2).await;
+    let file = cluster.token_file.to_str().unwrap();
+    for admin in [&cluster.masters[0].admin, &cluster.masters[1].admin] {
+        let output = moonkeeper(&["switchover", "--admin", admin, "--admin_token_file", file]).await;
+        let shown = text(&output.stdout);
+        assert!(output.status.success(), "{output:?}");
+        assert!(shown.starts_with("m-1 leads now (term 8)") && shown.contains("for 41 ms"), "{shown}");
+    }
+    let admin = cluster.masters[0].admin.as_str();
+    let args = ["switchover", "--to", "m-2", "--admin", admin, "--admin-token-file", file, "-o", "json"];
+    let shown: Value = serde_json::from_slice(&moonkeeper(&args).await.stdout).unwrap();
+    assert_eq!((&shown["from"], &shown["to"]), (&json!("m-0"), &json!("m-2")));
+}
+
+#[tokio::test]
+async fn switchover_says_why_it_was_refused() {
+    let cluster = Cluster::start("refused", 2).await;
+    let file = cluster.token_file.to_str().unwrap();
+    let (primary, standby) = (cluster.masters[0].admin.as_str(), cluster.masters[1].admin.as_str());
+    cluster.change(1, |status| status.leader = None);
+    for (args, part) in [
+        (&["--admin", primary, "--admin_token_file", file, "--to", "m-9"][..], "no member called 'm-9'"),
+        (&["--admin", standby, "--admin_token_file", file], "not the primary"),
+        (&["--admin", primary], "--admin_token_file"),
+        (&["--admin", primary, "--admin_token_file", "/nowhere"], "/nowhere"),
+        (&["--admin", &cluster.masters[0].http, "--admin_token_file", file], "admin port"),
+        (&["--admin", "127.0.0.1:1", "--admin_token_file", file], "127.0.0.1:1"),
+    ] {
+        let output = moonkeeper(&[&["switchover"], args].concat()).await;
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
+        assert!(text(&output.stderr).contains(part), "{args:?}: {output:?}");
+    }
+    assert_eq!(moonkeeper(&["switchover", "--sideways"]).await.status.code(), Some(2));
+}

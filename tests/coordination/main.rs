@@ -1,0 +1,14 @@
+//! Everything that is etcd, or takes its place, is asked the same questions: the model, real etcd in two versions, the
+//! embedded store. `ETCD_BIN` and `ETCD_DEBIAN_BIN` name the real ones.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod access;
+mod checks;
+mod differential;
+mod embedded;
+mod faults;
+#[path = "../support/etcd_process.rs"]
+mod process;
+mod stores;
+mod suite;
+mod wide;

@@ -1,0 +1,20 @@
+//! The state machine by itself: its rules, its replicas, its size, its threads.
+#![allow(clippy::unwrap_used, reason = "clippy knows test functions but not their helpers")]
+
+#[path = "../support/engine/mod.rs"]
+mod support;
+
+mod concurrent;
+mod digest;
+mod doubts;
+mod eviction;
+mod exempt;
+mod hold;
+mod replica;
+mod runs;
+mod scale;
+mod seal;
+mod segments;
+mod strays;
+mod term;
+mod time;

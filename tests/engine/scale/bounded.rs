@@ -1,0 +1,72 @@
+//! No record removes very many objects: while it is applied, every other client waits.
+
+use crate::support::{Pair, mount, plain, present, put, read, uuid};
+use moonkeeper::engine::ops::WriteConfig;
+use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::shard::KeyHash;
+use moonkeeper::engine::types::LogTime;
+use moonkeeper::engine::walk::Cursor;
+
+const OBJECTS: usize = 5_000;
+
+/// A store all of whose objects are in one shard.
+fn store() -> (Pair, Vec<String>) {
+    let mut pair = Pair::new(Rules { lease_ttl: 1_000, ..Rules::default() });
+    pair.begin(LogTime(1), 0);
+    mount(&pair.primary, 1, 1, 1 << 40, 1);
+    mount(&pair.primary, 2, 2, 1 << 40, 1);
+    let keys = (0..).map(|number| format!("key-{number}"));
+    let keys: Vec<String> =
+        keys.filter(|key| KeyHash::of(key.as_bytes()).shard() == 7).take(OBJECTS).collect();
+    let config = WriteConfig { preferred: &[b"segment-1"], ..plain() };
+    keys.iter().for_each(|key| put(&pair.primary, key, 64, &config, 100));
+    (pair, keys)
+}
+
+#[test]
+fn remove_all_goes_in_small_records() {
+    let (pair, keys) = store();
+    let leased: Vec<&String> = keys.iter().step_by(10).collect();
+    leased.iter().for_each(|key| read(&pair.primary, key, 1_000).unwrap());
+    let (gone, depends_on) = pair.primary.remove_all(false, LogTime(1_500));
+    assert_eq!(gone as usize, OBJECTS - leased.len());
+    assert_eq!(depends_on, pair.primary.applied());
+    let most = pair.written(|log| log.most_removed);
+    assert!(most <= 1_024, "one record removed {most} objects");
+    assert!(leased.iter().all(|key| present(&pair.primary, key)));
+    pair.assert_same("leases are kept");
+    assert_eq!(pair.primary.remove_all(true, LogTime(1_500)).0 as usize, leased.len());
+    assert!(pair.primary.is_empty());
+    pair.assert_same("forced");
+}
+
+#[test]
+fn remove_all_can_be_called_off() {
+    let (pair, _) = store();
+    let mut records = 0;
+    let (gone, _) = pair.primary.remove_all_while(true, LogTime(1_500), &mut || {
+        records += 1;
+        records <= 2
+    });
+    assert!(gone > 0 && pair.primary.len() == OBJECTS as u64 - gone, "{gone}");
+    pair.assert_same("called off");
+}
+
+#[test]
+fn a_sweep_goes_in_small_steps() {
+    let (pair, _) = store();
+    let _ = pair.primary.sequencer(LogTime(200)).unmount(uuid(1));
+    let (mut cursor, mut steps) = (Cursor::default(), Vec::new());
+    while let Some(swept) = pair.primary.sweep_step(&mut cursor, LogTime(200)) {
+        steps.push(swept);
+    }
+    assert_eq!(steps.iter().sum::<usize>(), OBJECTS);
+    assert!(steps.iter().all(|swept| *swept < 1_024 + 64), "{steps:?}");
+    let most = pair.written(|log| log.most_removed);
+    assert!(most <= 1_024, "one record removed {most} objects");
+    pair.assert_same("swept");
+    // The promotion report says what the term lost.
+    let report = pair.primary.term_report();
+    assert_eq!(report.objects_removed, OBJECTS as u64);
+    assert!(report.bytes_removed > 0);
+}

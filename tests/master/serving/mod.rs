@@ -1,0 +1,246 @@
+//! Serving over several openings of the port in one term, through the real port: no straggler, and no client without a
+//! deadline.
+
+mod parked_puts;
+
+use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::types::{SequenceId, Term};
+use moonkeeper::master::clock::Clock;
+use moonkeeper::master::handlers::Told;
+use moonkeeper::master::metrics::Metrics;
+use moonkeeper::master::service::Replication;
+use moonkeeper::master::serving::{Service, Serving};
+use moonkeeper::master::settings::ha::Durability;
+use moonkeeper::replication::replica::Replica;
+use moonkeeper::replication::time::{Monotonic, MonotonicClock};
+use moonkeeper::wire::client::{Client, ClientError};
+use moonkeeper::wire::functions::{Rpc, rpc};
+use moonkeeper::wire::messages::{MountSegmentRequest, RemoveRequest, Segment};
+use moonkeeper::wire::server::Settings;
+use moonkeeper::wire::struct_pack::{Form, encode};
+use moonkeeper::wire::types::Uuid;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Only a hang reaches it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const TERM: Term = Term(7);
+
+struct Master {
+    service: Service,
+    replica: Arc<Replica>,
+    clock: Clock,
+    monotonic: MonotonicClock,
+}
+
+impl Master {
+    fn new(client_ttl: u64) -> Self {
+        Self::with_queue(client_ttl, 64 << 20)
+    }
+
+    fn with_queue(client_ttl: u64, queue_bytes: usize) -> Self {
+        let replica = Replica::new(Rules::default(), queue_bytes);
+        replica.gate.open_until(Monotonic(u64::MAX));
+        let service = Service {
+            address: "127.0.0.1:0".parse().unwrap(),
+            server: Settings::default(),
+            told: Told {
+                fsdir: Vec::new(),
+                enable_disk_eviction: false,
+                quota_bytes: 0,
+                max_retry_attempts: 0,
+            },
+            client_ttl,
+            inherited_client_ttl: 180_000,
+            forget_metadata: false,
+            lease_sync: Duration::from_secs(1),
+            metrics: Metrics::new(),
+            deadlines: None,
+        };
+        Self { service, replica, clock: Clock::start(), monotonic: MonotonicClock::start() }
+    }
+
+    fn open(&mut self) -> Serving {
+        let (replica, clock) = (Arc::clone(&self.replica), self.monotonic);
+        let engine = Arc::clone(&replica.engine);
+        let replication = Replication { replica, clock, durability: Durability::Strict };
+        self.service.open(None, engine, self.clock, Some(replication), TERM).unwrap()
+    }
+
+    /// Everything is durable as soon as it is applied.
+    async fn commit_all(replica: Arc<Replica>) {
+        loop {
+            Self::commit(&replica);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Everything that is queued is durable.
+    fn commit(replica: &Replica) {
+        while let Some(chunk) = replica.queue.take() {
+            let last = chunk.last();
+            replica.queue.done(chunk);
+            replica.gate.advance(last);
+        }
+    }
+}
+
+fn client_id(number: u64) -> Uuid {
+    Uuid { first: number, second: 2 }
+}
+
+fn mount(number: u64, name: &[u8]) -> MountSegmentRequest<'_> {
+    let segment = Segment {
+        id: Uuid { first: 7, second: number },
+        name,
+        base: number << 40,
+        size: 1 << 30,
+        te_endpoint: name,
+        protocol: b"tcp",
+        host_id: b"",
+    };
+    MountSegmentRequest { segment, client_id: client_id(number) }
+}
+
+async fn connect(serving: &Serving) -> Client {
+    Client::connect(serving.address, Form::Short).await.unwrap()
+}
+
+/// Objects in every shard.
+fn fill(replica: &Replica, clock: Clock, objects: usize) {
+    use moonkeeper::engine::ops::{ReplicaTypes, WriteConfig};
+    let client = moonkeeper::engine::types::Uuid { first: 1, second: 2 };
+    for number in 0..objects {
+        let key = format!("x{number}");
+        let now = clock.now();
+        let config = WriteConfig { replicas: 1, ..WriteConfig::default() };
+        let started = replica.engine.sequencer(now).put_start(client, key.as_bytes(), 64, &config);
+        assert!(started.result.is_ok());
+        let ended = replica.engine.sequencer(now).end(client, key.as_bytes(), ReplicaTypes::Memory, None);
+        assert!(ended.result.is_ok());
+    }
+}
+
+/// The schedule of F4: a removal by pattern is under way at a closing; the port opens again; another one is under way at
+/// the next closing. When a closing says quiet, no record is made any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_removal_goes_on_after_a_closing_said_quiet() {
+    // Smaller than what one chunk asks for, which is therefore admitted when all before it is written.
+    let mut master = Master::with_queue(600_000, 1 << 17);
+    let replica = Arc::clone(&master.replica);
+    let committing = tokio::spawn(Master::commit_all(Arc::clone(&replica)));
+    let serving = master.open();
+    let client = connect(&serving).await;
+    client.call_typed::<rpc::MountSegment>(&mount(1, b"10.0.0.1:1")).await.unwrap();
+    fill(&replica, master.clock, 5_000);
+    while replica.queue.bytes() > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    committing.abort();
+    let mut serving = Some(serving);
+    for _ in 0..2 {
+        let open = serving.take().unwrap_or_else(|| master.open());
+        let client = connect(&open).await;
+        let mut arguments = Vec::new();
+        let request = RemoveRequest { key: b"^x", force: true, tenant_id: b"" };
+        encode(&request, Form::Short, &mut arguments);
+        let before = replica.engine.applied();
+        let removal = client.start(rpc::RemoveByRegex::FUNCTION.id(), |out| out.extend(&arguments));
+        let removal = tokio::spawn(removal);
+        // It has removed some objects and waits for space for the next ones: nothing is written.
+        while replica.engine.applied() == before {
+            assert!(!removal.is_finished(), "it found nothing");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let (quiet, port) = tokio::time::timeout(PATIENCE, open.close()).await.unwrap();
+        drop(port);
+        let at_close = replica.engine.applied();
+        assert!(matches!(removal.await.unwrap(), Err(ClientError::Closed)), "its answer was sent");
+        // Now there is space.
+        Master::commit(&replica);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let (now, left) = (replica.engine.applied(), replica.engine.len());
+        assert!(!quiet || now == at_close, "records were made after a closing had said quiet");
+        assert!(quiet, "a removal is cancelled between chunks and never aborts a hand-over");
+        assert!(replica.guards.is_drained() && left > 0);
+    }
+}
+
+/// What outlives one closing is counted at the next, although the port was open in between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_straggler_of_an_earlier_opening_is_counted_at_the_next_closing() {
+    let mut master = Master::new(600_000);
+    let serving = master.open();
+    let straggler = master.replica.guards.guard().unwrap();
+    assert!(!serving.close().await.0);
+    let serving = master.open();
+    assert!(straggler.is_cancelled());
+    let (quiet, _) = serving.close().await;
+    assert!(!quiet, "work that had begun before goes on");
+    let serving = master.open();
+    drop(straggler);
+    assert!(serving.close().await.0);
+}
+
+async fn ping(serving: &Serving, number: u64) {
+    let client = connect(serving).await;
+    client.call_typed::<rpc::Ping>(&client_id(number)).await.unwrap();
+}
+
+/// F5: clients that joined in this term, and fell silent, lose their segments although the port was closed and opened
+/// again in between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_keep_their_deadlines_when_the_port_opens_again_in_the_same_term() {
+    let mut master = Master::new(3_000);
+    let committing = tokio::spawn(Master::commit_all(Arc::clone(&master.replica)));
+    let serving = master.open();
+    let client = connect(&serving).await;
+    client.call_typed::<rpc::MountSegment>(&mount(1, b"10.0.0.1:1")).await.unwrap();
+    client.call_typed::<rpc::MountSegment>(&mount(2, b"10.0.0.2:2")).await.unwrap();
+    assert!(serving.close().await.0);
+    // Longer than any client may be silent, but none could be heard.
+    tokio::time::sleep(Duration::from_millis(3_500)).await;
+    let serving = master.open();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(master.replica.engine.segments().len(), 2, "no client could be heard meanwhile");
+    let began = Instant::now();
+    while master.replica.engine.segments().len() > 1 {
+        assert!(began.elapsed() < PATIENCE, "a silent client keeps its segments for ever");
+        ping(&serving, 2).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(&*master.replica.engine.segments()[0].name, b"10.0.0.2:2");
+    serving.close().await;
+    committing.abort();
+}
+
+/// Calls whose records etcd refuses are answered that their outcome is unknown.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_that_a_full_etcd_refuses_has_an_unknown_outcome() {
+    let mut master = Master::new(600_000);
+    let serving = master.open();
+    let client = connect(&serving).await;
+    let request = mount(1, b"10.0.0.1:1");
+    let mut mounting = std::pin::pin!(client.call_typed::<rpc::MountSegment>(&request));
+    // Nothing is ever written.
+    assert!(tokio::time::timeout(Duration::from_millis(200), &mut mounting).await.is_err());
+    assert!(master.replica.engine.applied() > SequenceId(0));
+    master.replica.gate.set_log_full(true);
+    let answer = tokio::time::timeout(PATIENCE, mounting).await.unwrap();
+    let Err(ClientError::Rpc { code: 3, message }) = answer else { panic!("{answer:?}") };
+    assert_eq!(message, "the log is full (etcd: out of space), whether this was done is unknown");
+    // New changes are refused at once, with nothing applied; reads go on.
+    let applied = master.replica.engine.applied();
+    let refused = client.call_typed::<rpc::MountSegment>(&mount(2, b"10.0.0.2:2")).await;
+    let Err(ClientError::Rpc { code: 3, message }) = refused else { panic!("{refused:?}") };
+    assert_eq!(message, "the log is full (etcd: out of space), nothing was changed");
+    assert_eq!(master.replica.engine.applied(), applied);
+    // etcd takes writes again.
+    master.replica.gate.set_log_full(false);
+    let committing = tokio::spawn(Master::commit_all(Arc::clone(&master.replica)));
+    client.call_typed::<rpc::MountSegment>(&mount(3, b"10.0.0.3:3")).await.unwrap();
+    assert_eq!(master.replica.engine.segments().len(), 2);
+    committing.abort();
+    serving.close().await;
+}

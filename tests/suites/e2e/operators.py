@@ -1,0 +1,94 @@
+"""The operator as users install it: by the chart, or from plain manifests."""
+
+import os
+import pathlib
+import shutil
+
+from waiting import wait_until
+
+TREE = pathlib.Path(__file__).resolve().parents[3]
+NAMESPACE = "moonkeeper-system"
+SELECTOR = "app.kubernetes.io/name=moonkeeper,app.kubernetes.io/component=operator"
+# Bounds a hang.
+READY_SECONDS = 120
+
+
+class Operator:
+    """The operator of a cluster, and an etcd beside it for trying things out."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+
+    def install_by_chart(self):
+        """As the documentation says; the etcd and the operator stay off nodes that are cut off."""
+        node = self.cluster.stable_node
+        where = ["--set", f"nodeSelector.kubernetes\\.io/hostname={node}"] if node else []
+        self.cluster.run(
+            *("helm", "upgrade", "--install", "moonkeeper", TREE / "charts/moonkeeper"),
+            *("--namespace", NAMESPACE, "--create-namespace", "--set", "etcd.enabled=true", *where),
+        )
+        self.wait_until_ready()
+        self._rollout("statefulset/moonkeeper-etcd")
+
+    def uninstall_chart(self):
+        self.cluster.run("helm", "uninstall", "moonkeeper", "--namespace", NAMESPACE, "--wait")
+        self._delete_namespace()
+
+    def install_by_manifests(self):
+        self.cluster.kubectl("apply", "-f", TREE / "manifests/install.yaml")
+        self.wait_until_ready()
+
+    def uninstall_manifests(self):
+        self.cluster.kubectl("delete", "-f", TREE / "manifests/install.yaml", "--ignore-not-found")
+
+    def _delete_namespace(self):
+        self.cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
+
+    def wait_until_ready(self):
+        self._rollout("deployment/moonkeeper")
+
+    def _rollout(self, what):
+        self.cluster.kubectl("rollout", "status", what, "-n", NAMESPACE, f"--timeout={READY_SECONDS}s")
+
+    def pods(self):
+        return self.cluster.list("pods", "-n", NAMESPACE, "-l", SELECTOR)
+
+    def running(self):
+        """The pods whose container runs."""
+        return [each for each in self.pods() if any(_runs(one) for one in each["status"].get("containerStatuses", []))]
+
+    def replace(self, pods):
+        """Deletes pods whose process was killed: a container that is killed again and again would have to wait longer
+        and longer for its next start."""
+        names = [each["metadata"]["name"] for each in pods]
+        self.cluster.kubectl("delete", "pod", "-n", NAMESPACE, "--grace-period=0", "--force", "--wait=false", *names)
+
+    def wait_until_replaced(self, pods):
+        old = {each["metadata"]["uid"] for each in pods}
+
+        def replaced():
+            now = {each["metadata"]["uid"] for each in self.running()}
+            return len(now - old) >= len(old)
+
+        wait_until(replaced, "the operator to be started again", READY_SECONDS)
+        self.wait_until_ready()
+
+    def keep_logs(self, folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for each in self.pods():
+            name = each["metadata"]["name"]
+            for suffix, options in [("", []), ("-before", ["--previous"])]:
+                logs = self.cluster.kubectl("logs", "-n", NAMESPACE, name, "--timestamps", *options, check=False)
+                if logs.returncode == 0:
+                    (folder / f"{name}{suffix}.log").write_text(logs.stdout)
+
+
+def _runs(container):
+    return "running" in container.get("state", {})
+
+
+def install_plugin(folder):
+    """A folder for PATH in which kubectl finds its plugin."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(os.environ["MOONKEEPER_BIN"], folder / "kubectl-moonkeeper")
+    return folder
