@@ -276,7 +276,11 @@ fn ask_for(bytes: u64) -> Vec<u8> {
 
 #[test]
 fn a_thousand_clients_that_never_read_cost_less_than_200_mib() {
-    never_read("a_thousand_clients_that_never_read_cost_less_than_200_mib", || ask_for(16_384), 16_384);
+    never_read(
+        "hostile::a_thousand_clients_that_never_read_cost_less_than_200_mib",
+        || ask_for(16_384),
+        16_384,
+    );
 }
 
 #[test]
