@@ -15,7 +15,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::checks::{delete, done, get, prefix, put, put_with, revision, state, watch_of, write};
-use crate::process::{Folder, PATIENCE, binary, free_port};
+use crate::ports::free_port;
+use crate::process::{Folder, PATIENCE, binary};
 use crate::stores::Store;
 use crate::suite;
 

@@ -7,6 +7,8 @@ mod checks;
 mod differential;
 mod embedded;
 mod faults;
+#[path = "../support/ports.rs"]
+mod ports;
 #[path = "../support/etcd_process.rs"]
 mod process;
 mod stores;

@@ -6,4 +6,6 @@ mod flags;
 mod http;
 mod logged;
 mod peers;
+#[path = "../support/ports.rs"]
+mod ports;
 mod serving;

@@ -1,6 +1,5 @@
 //! Real etcd processes, which end with the test.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -8,6 +7,8 @@ use std::time::{Duration, Instant};
 use moonkeeper::coordination::etcd::{Etcd, EtcdSettings};
 use moonkeeper::coordination::types::{Get, KeyRange, Request};
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::ports::free_port;
 
 /// Longer than anything takes; only a test that fails waits so long.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -39,11 +40,6 @@ impl Drop for Folder {
     fn drop(&mut self) {
         _ = std::fs::remove_dir_all(&self.0);
     }
-}
-
-/// A port that nobody listens on, for now.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A member of an etcd cluster.

@@ -9,6 +9,7 @@ use tokio::io::AsyncReadExt;
 
 use super::authority::{Authority, Files};
 use super::*;
+use crate::ports::free_port;
 
 /// The longest that there is: it cannot run out while the test waits.
 const LEASE: &str = "60s";
@@ -30,11 +31,6 @@ impl Drop for Master {
             eprintln!("{}:\n{}", self.name, std::fs::read_to_string(&self.log).unwrap_or_default());
         }
     }
-}
-
-/// A port that no process listens on, for now.
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Master {
