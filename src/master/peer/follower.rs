@@ -186,7 +186,9 @@ impl Standby {
                     Ended::Broke => until = Instant::now() + PROBING,
                     Ended::Another | Ended::Silent => return false,
                 },
-                _ => return false,
+                // A process that dies resets what waits to be accepted, and a busy machine may be slow to refuse: neither
+                // says anything, and the next probe may.
+                _ => sleep(SECOND_PROBE).await,
             }
         }
         false

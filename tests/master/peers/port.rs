@@ -1,6 +1,7 @@
 //! The peer port over real sockets and with real processes: who is taken for dead, and who is not.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use moonkeeper::engine::types::{SequenceId, Term};
 use moonkeeper::master::peer::{PeerEvent, PeerMessage, PeerReport, PeerState};
 use moonkeeper::replication::batch::LogId;
 use rustix::process::{Pid, Signal, kill_process};
+use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -182,6 +184,26 @@ async fn a_port_that_still_accepts_for_a_moment_refuses_later() {
     // As when a process ends: the connection goes first, then, with what waits to be accepted, the port.
     drop(first);
     tokio::time::sleep(Duration::from_millis(5)).await;
+    drop(listener);
+    assert_eq!(standby.next().await, dead("a"));
+}
+
+#[tokio::test]
+async fn a_probe_without_an_answer_is_followed_by_others() {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    socket.listen(1).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let listener = TcpListener::from_std(socket.into()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut standby = Standby::new();
+    standby.follower.follow(&address.to_string(), "a", LeaseId(5));
+    let first = greet(&listener, "a").await;
+    assert_eq!(standby.next().await, connected("a"));
+    // These wait to be accepted, and no more fit: the first probe after the break meets silence, later ones a closed port.
+    let _waiting = [(); 2].map(|()| std::net::TcpStream::connect(address).unwrap());
+    drop(first);
+    tokio::time::sleep(Duration::from_millis(100)).await;
     drop(listener);
     assert_eq!(standby.next().await, dead("a"));
 }
