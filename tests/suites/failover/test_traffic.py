@@ -72,7 +72,9 @@ def test_eviction_under_pressure(start_world):
         primary = world.masters.wait_until_serving()
         used = primary.metric("master_allocated_bytes")
         assert used >= LEAST_KEPT * capacity, f"{used:,.0f} of {capacity:,} bytes are left: too much was evicted"
-        assert primary.metric("master_evicted_key_count") > 0 or fault is faults.kill
+        # Most of it may have been evicted by the primary before the switchover, which counts on as a standby.
+        evicted = sum(each.metric("master_evicted_key_count") or 0 for each in world.masters.all)
+        assert evicted > 0 or fault is faults.kill
 
 
 @pytest.mark.parametrize("fault", [faults.kill, faults.switchover], ids=lambda fault: fault.__name__)
