@@ -160,7 +160,18 @@ class Judge:
 
     def _log(self, pod, since, options):
         words = ["logs", "-n", self.masters.namespace, pod, "-c", "master", f"--since-time={since}", *options]
-        done = self.masters.cluster.kubectl(*words, check=False)
+        done = None
+
+        def shown():
+            nonlocal done
+            done = self.masters.cluster.kubectl(*words, check=False)
+            return "is waiting to start" not in done.stderr
+
+        try:
+            # A container may run before its kubelet has written so, and shows no log until then.
+            wait_until(shown, f"the log of {pod}", WRITTEN_SECONDS)
+        except AssertionError:
+            pass
         # Nothing could be said about a log that cannot be read.
         if done.returncode:
             return [f" ERROR the log of {pod} cannot be read: {done.stderr.strip()}"]
