@@ -1,14 +1,15 @@
-//! Arguments and wiring, nothing else.
+//! Entry point: dispatches to a command, nothing else.
 
 use std::process::ExitCode;
 
 use moonkeeper::cli;
 
-/// Gives memory back to the system after a mass removal, and keeps millions of small objects without much overhead.
+/// Returns memory to the system after a mass removal, and keeps millions of small objects without much overhead.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// How the allocator gives memory back: after a second, by a thread of its own. It looks for this name.
+/// Settings of the allocator, which reads them from a symbol of this name: a background thread returns memory after a
+/// second.
 #[allow(
     unsafe_code,
     reason = "the allocator reads its settings from a symbol of this name; nothing else defines it"
@@ -23,14 +24,14 @@ Usage: moonkeeper COMMAND [OPTIONS]
 
 Commands:
   up          three masters on this machine, to try it out
-  operator    run masters on Kubernetes and look after them
+  operator    create and manage masters on Kubernetes
   master      serve Mooncake clients; takes the flags of mooncake_master
   status      who leads a cluster, who follows and how closely, what is wrong
   switchover  let another master lead
   oplog       look into the log of a cluster
   companion   turn clients away from the port of a master that died; masters start it themselves
   crd         print the definition of MasterCluster for Kubernetes
-  bench       make load for a master and say what it took
+  bench       put load on a master and measure what it costs
   help        print this text
 
 Examples:

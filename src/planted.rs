@@ -1,5 +1,5 @@
 //! Bugs on purpose, for the test that shows that the simulator finds bugs. Compiled only with the feature `planted`,
-//! which no release build can have; even then none is there unless a test asks for it, for its own thread.
+//! which no release build can have; even then a bug is active only in the thread of a test that plants it.
 
 use std::cell::Cell;
 
@@ -13,7 +13,7 @@ macro_rules! bugs {
         schedule: { $($(#[$of_one_schedule_doc:meta])* $of_one_schedule:ident,)* }
         threads: { $($(#[$of_threads_doc:meta])* $of_threads:ident,)* }
     ) => {
-        /// A bug on purpose.
+        /// A bug on purpose, to check that the tests find it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Bug {
             $($(#[$doc])* $name,)*
@@ -25,14 +25,14 @@ macro_rules! bugs {
             /// Those that the simulator finds.
             pub const ALL: &[Bug] = &[$(Bug::$name),*];
 
-            /// Those that one schedule shows, which the random ones of the simulator hardly ever come by
+            /// Those that need one particular schedule, which the simulator's random ones hardly ever contain
             /// (tests/replication/node, tests/engine/exempt.rs).
             pub const OF_ONE_SCHEDULE: &[Bug] = &[$(Bug::$of_one_schedule),*];
 
-            /// Those that only threads can show: the simulator has one.
+            /// Those that need several threads: the simulator has one.
             pub const OF_THREADS: &[Bug] = &[$(Bug::$of_threads),*];
 
-            /// The checks of the simulator that are meant to find it.
+            /// Returns the checks of the simulator that are meant to find it.
             #[must_use]
             pub fn checks(self) -> &'static [&'static str] {
                 match self {
@@ -46,15 +46,17 @@ macro_rules! bugs {
 }
 
 bugs! { simulator: {
+    /// A primary goes on as if its clocks had not jumped.
+    IgnoreJump => ["lease"],
     /// Records are dropped when the queue is full.
     DropWhenFull => ["INV-1", "INV-8"],
-    /// A writer is told its bytes before the reservation is durable.
+    /// A Start is answered before its reservation is durable.
     AnswerStartEarly => ["INV-3", "R3"],
-    /// A read is answered that rests on a record that is not durable.
+    /// A read that depends on a record is answered before that record is durable.
     AnswerReadEarly => ["INV-3"],
     /// A batch is written although another master leads.
     SkipFence => ["R1"],
-    /// Promotion gives free what is reserved.
+    /// A new term frees bytes that are reserved.
     ForgetReservations => ["R4", "INV-5"],
     /// A batch is applied twice.
     ApplyTwice => ["INV-8"],
@@ -66,15 +68,15 @@ bugs! { simulator: {
     KeepQueue => ["INV-3", "INV-4", "INV-8"],
     /// The watch starts one revision late.
     WatchLate => ["watch"],
-    /// The lease is counted from when the answer came.
+    /// The leader lease is counted from when the answer arrived, not from when the keep-alive was sent.
     LeaseFromArrival => ["lease"],
     /// A batch without an answer is packed anew with what has come since.
     Repack => ["R5"],
     /// Clients are served before the first record of the term is durable.
     ServeEarly => ["INV-4"],
-    /// A new primary does not wait for the promises of the old one.
+    /// A new primary does not wait for the read leases that the old one granted.
     SkipHold => ["R6", "INV-7"],
-    /// A new primary does not wait for the lease of the old one.
+    /// A new primary does not wait for the leader lease of the old one.
     HoldWithoutLease => ["R6", "INV-7"],
     /// A node stands for election although it is behind.
     StandBehind => ["INV-4"],
@@ -86,15 +88,15 @@ bugs! { simulator: {
     KeepGateOpen => ["lease"],
     /// The wait for the old primary counts from when an earlier one was seen gone.
     StaleAbsence => ["R6", "INV-7"],
-    /// An answer to a write of an earlier reign is taken for one of this.
+    /// An answer to a write of an earlier term is taken for one of the current term.
     AnyWriteAnswer => ["INV-3"],
     /// A read does not wait for the unmount of a replica that it leaves out.
     IgnoreUnmount => ["INV-3"],
-    /// Memory that is mounted again is all free, although writers may still be at work there.
+    /// Memory that is mounted again is all free, although clients may still be writing there.
     ForgetStrays => ["R4", "INV-5"],
     /// A hand-over takes "the lease does not exist" for no answer.
     SuccessorExpired => ["no primary", "INV-10"],
-    /// A standby does not look at signs that its state is not what the log says.
+    /// A standby ignores signs that its state diverges from the log.
     IgnoreDoubt => ["doubt"],
     /// A hand-over chooses a standby that has not reported for long.
     StaleTarget => ["target"],
@@ -104,7 +106,7 @@ bugs! { simulator: {
     QuietLie => ["INV-3", "INV-8"],
     /// The deadlines of clients that joined in this term are forgotten when the port opens again.
     ForgetJoined => ["silent client"],
-    /// A hand-over does not write promises of objects in groups down.
+    /// A hand-over does not write the leases of objects in groups to the log.
     FlushSkipsGroups => ["INV-7"],
     /// A search does not wait for the unmount of what it leaves out.
     RegexNoWait => ["INV-3"],
@@ -122,11 +124,11 @@ bugs! { simulator: {
 schedule: {
     /// A rebuild forgets which log this master knows.
     StartOverForgets,
-    /// What is exempt from the hold of a new primary is told by the object's id, not by its replicas.
+    /// What is exempt from the hold of a new primary is decided by the object's id, not by its replicas.
     ExemptByObject,
 }
 threads: {
-    /// A reader is promised an object that is about to be removed.
+    /// A reader is granted a lease on an object that is about to be removed.
     PromiseDoomed,
 } }
 
@@ -134,12 +136,12 @@ thread_local! {
     static ACTIVE: Cell<Option<Bug>> = const { Cell::new(None) };
 }
 
-/// Puts a bug into what this thread runs, or takes it out.
+/// Activates a bug in this thread, or none.
 pub fn plant(bug: Option<Bug>) {
     ACTIVE.set(bug);
 }
 
-/// Whether this thread has that bug.
+/// Returns whether that bug is active in this thread.
 #[must_use]
 pub fn active(bug: Bug) -> bool {
     ACTIVE.get() == Some(bug)

@@ -8,7 +8,7 @@ use kube::CustomResourceExt;
 
 use super::MasterCluster;
 
-/// The definition of `MasterCluster`.
+/// Returns the definition of `MasterCluster` with its columns and validation rules.
 #[must_use]
 pub fn crd() -> CustomResourceDefinition {
     let mut crd = MasterCluster::crd();

@@ -24,7 +24,7 @@ pub struct GoDuration(pub String);
 pub struct NotADuration(pub String);
 
 impl GoDuration {
-    /// How long that is.
+    /// Returns the duration, or an error for a text that is none.
     pub fn parse(&self) -> Result<Duration, NotADuration> {
         self.read().ok_or_else(|| NotADuration(self.0.clone()))
     }

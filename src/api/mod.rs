@@ -2,7 +2,7 @@
 //! that the API server checks, and what the operator says in its status.
 //!
 //! Nothing here talks to a cluster. What a stored object says is never a reason to fail while reading it: one object
-//! that cannot be decoded would stop the watch of all of them, so text stays text until somebody needs its meaning.
+//! that cannot be decoded would stop the watch of all of them, so text stays text until a caller parses it.
 
 pub mod crd;
 pub mod duration;

@@ -1,6 +1,6 @@
 //! The names that everything of a cluster is found by: labels, annotations, objects, ports.
 
-/// The API group.
+/// The API group of `MasterCluster`.
 pub const GROUP: &str = "moonkeeper.dev";
 /// Who writes objects, for server-side apply.
 pub const FIELD_MANAGER: &str = "moonkeeper-operator";
@@ -22,9 +22,9 @@ pub const MASTER_COMPONENT: &str = "master";
 /// The value of `app.kubernetes.io/component` on the operator's own pods.
 pub const OPERATOR_COMPONENT: &str = "operator";
 
-/// The role of the one that serves.
+/// The label value of the primary.
 pub const ROLE_PRIMARY: &str = "primary";
-/// The role of those that follow.
+/// The label value of standbys.
 pub const ROLE_STANDBY: &str = "standby";
 /// The role of a pod of which nothing is known.
 pub const ROLE_UNKNOWN: &str = "unknown";
@@ -51,7 +51,7 @@ pub const PASSWORD_KEY: &str = "password";
 pub const RPC_PORT: u16 = 50051;
 /// The port for metrics, health and reading.
 pub const HTTP_PORT: u16 = 9003;
-/// The port for changes.
+/// The port of the admin API, for changes.
 pub const ADMIN_PORT: u16 = 9004;
 /// The port for other masters.
 pub const PEER_PORT: u16 = 9005;

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::schema;
-use super::spec::is_empty;
 
 /// What is added to the pods of the masters. Passed on to Kubernetes, which says what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -35,7 +34,7 @@ pub struct PodTemplate {
     pub annotations: BTreeMap<String, String>,
     /// The security context of the pods, as in a pod: fsGroup for a volume of your own, for instance. Where it says
     /// nothing, the pods are not root and have the seccomp profile RuntimeDefault.
-    #[serde(skip_serializing_if = "is_empty")]
+    #[serde(skip_serializing_if = "schema::is_empty")]
     #[schemars(schema_with = "schema::passed_on")]
     pub security_context: Value,
     /// More variables for the master. MOONKEEPER_FLAG sets any flag of `moonkeeper master` that has no field here.

@@ -2,6 +2,7 @@
 //! for a plain `kubectl apply`, which keeps a copy of it in an annotation.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::Value;
 
 /// An object that is passed on to Kubernetes as it is.
 pub fn passed_on(_: &mut SchemaGenerator) -> Schema {
@@ -46,7 +47,7 @@ pub fn quantities(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// A moment.
+/// Returns the schema of a moment, as text like `2026-01-31T12:00:00Z`.
 pub fn time(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "format": "date-time" })
 }
@@ -70,4 +71,9 @@ pub fn conditions(_: &mut SchemaGenerator) -> Schema {
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["type"],
     })
+}
+
+/// Whether an object that is passed on says nothing.
+pub(super) fn is_empty(value: &Value) -> bool {
+    value.as_object().is_none_or(serde_json::Map::is_empty)
 }

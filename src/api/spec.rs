@@ -171,7 +171,7 @@ pub struct Resources {
     },
 ]))]
 pub struct Etcd {
-    /// URLs like https://etcd-0.etcd:2379. Short names are those of the cluster's namespace, for masters and for the
+    /// URLs like `https://etcd-0.etcd:2379`. Short names are those of the cluster's namespace, for masters and for the
     /// operator.
     #[schemars(extend("minItems" = 1, "maxItems" = 16, "x-kubernetes-list-type" = "set", "items" = {
         "type": "string",
@@ -255,7 +255,7 @@ pub struct MetadataServer {
     },
     {
         "rule": "duration(self.keepAliveInterval) >= duration('1ms')",
-        "message": "keepAliveInterval must be longer than nothing",
+        "message": "keepAliveInterval must be greater than 0",
         "fieldPath": ".keepAliveInterval",
     },
     {
@@ -265,7 +265,7 @@ pub struct MetadataServer {
     },
     {
         "rule": "duration(self.inheritedClientTTL) >= duration('1ms')",
-        "message": "inheritedClientTTL must be longer than nothing",
+        "message": "inheritedClientTTL must be greater than 0",
         "fieldPath": ".inheritedClientTTL",
     },
 ]))]
@@ -317,7 +317,7 @@ pub enum Expired {
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
     "rule": "duration(self.leaseSyncInterval) >= duration('1ms')",
-    "message": "leaseSyncInterval must be longer than nothing",
+    "message": "leaseSyncInterval must be greater than 0",
     "fieldPath": ".leaseSyncInterval",
 }]))]
 pub struct Replication {
@@ -371,7 +371,7 @@ pub struct Scheduling {
     #[schemars(extend("minLength" = 1, "maxLength" = 316))]
     pub topology_key: String,
     /// As in a pod.
-    #[serde(skip_serializing_if = "is_empty")]
+    #[serde(skip_serializing_if = "schema::is_empty")]
     #[schemars(schema_with = "schema::passed_on")]
     pub affinity: Value,
     /// As in a pod.
@@ -397,11 +397,6 @@ impl Default for Scheduling {
             priority_class_name: String::new(),
         }
     }
-}
-
-/// Whether an object that is passed on says nothing.
-pub(super) fn is_empty(value: &Value) -> bool {
-    value.as_object().is_none_or(serde_json::Map::is_empty)
 }
 
 /// Whether masters are kept apart.

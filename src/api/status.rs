@@ -19,7 +19,7 @@ pub struct MasterClusterStatus {
     /// The term of the present primary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub term: Option<i64>,
-    /// Who leads. Absent while nobody does.
+    /// The primary. Absent while there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leader: Option<LeaderStatus>,
     /// How many pods there are.
@@ -79,11 +79,11 @@ pub enum Phase {
     Serving,
     /// A primary serves, but not every standby could take over.
     Degraded,
-    /// A primary has served and nobody does now.
+    /// A primary has served, and none does now.
     NoPrimary,
     /// A switchover is under way.
     SwitchingOver,
-    /// It will not get better without somebody; conditions name the cause.
+    /// It will not recover without a manual action; conditions name the cause.
     Stalled,
     /// The operator was asked to leave the cluster alone.
     Suspended,
@@ -151,6 +151,29 @@ pub struct EtcdStatus {
     /// What etcd calls itself. Endpoints that lead to another etcd are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
+    /// Size of the database file of the member that is nearest to its quota; the next four are about the same member.
+    /// Written with every change of the status, and else every five minutes, as are inUseBytes and the two below the
+    /// quota.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub db_bytes: Option<i64>,
+    /// The part of that file that holds data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_use_bytes: Option<i64>,
+    /// The limit of the file's size, at which etcd refuses writes. Absent if etcd does not report it, as before 3.6.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota_bytes: Option<i64>,
+    /// By how much the part in use grows, over the last ten minutes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub growth_bytes_per_second: Option<i64>,
+    /// When the quota is used up at that rate. Absent if it does not grow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_left_seconds: Option<i64>,
+    /// The alarms that are active: NOSPACE, CORRUPT.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alarms: Option<Vec<String>>,
+    /// Endpoints whose member did not answer, so that its size is unknown.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub silent_endpoints: Vec<String>,
 }
 
 /// A primary was lost and another one took over.
@@ -167,7 +190,7 @@ pub struct FailoverReport {
     /// From knowing that there is no primary to the open port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_milliseconds: Option<i64>,
-    /// What the new primary had to clean up.
+    /// What the new primary has to clean up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cleaned: Option<Cleaned>,
     /// When.
@@ -176,16 +199,12 @@ pub struct FailoverReport {
     pub at: Option<Time>,
 }
 
-/// What a new primary had to clean up.
+/// What a new primary has to clean up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Cleaned {
-    /// Objects that were removed because their memory is gone.
-    pub objects: i64,
-    /// Clients that have to be heard from again.
+    /// Clients of the old primary, which have to report their memory again.
     pub clients: i64,
-    /// Bytes of the removed objects.
-    pub bytes: i64,
 }
 
 /// What came of a switchover.
@@ -208,7 +227,7 @@ pub struct SwitchoverReport {
     /// Why it did not succeed, or what it waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// How long nobody answered.
+    /// How long no master answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_milliseconds: Option<i64>,
     /// When.

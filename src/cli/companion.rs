@@ -1,5 +1,5 @@
-//! `moonkeeper companion`: the process that turns clients away from the port of a master that has died. Masters start it
-//! themselves; in the pods of the operator it is a container of its own.
+//! `moonkeeper companion`: the process that turns clients away from the port of a master that has died. Masters start
+//! it themselves; in the pods of the operator it runs in a container of its own.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ struct Arguments {
     sidecar: bool,
 }
 
-/// Runs the command.
+/// Runs a companion until it has nothing to wait for.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
     close_inherited();
@@ -33,7 +33,7 @@ pub fn main(args: &[String]) -> ExitCode {
         Ok(arguments) => arguments,
         Err(code) => return code,
     };
-    // Away from the master's session and group, whose end must not be that of this process. It fails for the first
+    // Leaves the session and process group of the master, whose end must not end this process. It fails for the first
     // process of a container, which is alone in its session already.
     let _ = rustix::process::setsid();
     let result = parent::parent().map_err(|why| why.to_string()).and_then(|dies_with| {
@@ -50,19 +50,19 @@ pub fn main(args: &[String]) -> ExitCode {
     }
 }
 
-/// Writes a line, if there still is a reader: this process outlives the one that started it.
+/// Writes a line to stderr, and ignores errors: the reader of stderr may end before the companion does.
 fn log(text: &str) {
     let _ = writeln!(std::io::stderr(), "moonkeeper companion: {text}");
 }
 
-/// Closes whatever this process was started with besides the standard descriptors. A master opens all of its own so that
-/// they are not inherited, but it may have inherited some itself, and one that lives on here would keep a pipe or a port
-/// open that has nothing to do with the companion.
+/// Closes all descriptors that this process inherited besides the standard ones. A master opens its own so that they
+/// are not inherited, but it may have inherited some itself; if they stayed open here, they would keep an unrelated
+/// pipe or port open.
 fn close_inherited() {
     let Ok(folder) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers = folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     let found: Vec<i32> = numbers.filter(|number| *number >= FIRST_INHERITED).collect();
-    // Without that of the folder itself, which is closed by now.
+    // The descriptor of the folder itself is closed by now, so it is filtered out.
     let is_open = |number: &i32| std::fs::symlink_metadata(format!("/proc/self/fd/{number}")).is_ok();
     for number in found.into_iter().filter(is_open) {
         #[allow(

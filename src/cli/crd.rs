@@ -13,7 +13,7 @@ const EXAMPLES: &str = "\
 Examples:
   moonkeeper crd | kubectl apply -f -";
 
-/// Runs the command.
+/// Prints the definition of `MasterCluster` as YAML.
 pub fn main(args: &[String]) -> ExitCode {
     let Arguments {} = match super::parse("moonkeeper crd", args) {
         Ok(arguments) => arguments,
@@ -31,7 +31,7 @@ pub fn main(args: &[String]) -> ExitCode {
     }
 }
 
-/// What is printed, and what the file in crds/ says.
+/// Returns the printed text, which is also the content of the file in crds/.
 pub fn text() -> Result<String, String> {
     let yaml = serde_saphyr::to_string(&crate::api::crd()).map_err(|why| why.to_string())?;
     Ok(format!("# What `moonkeeper crd` prints. Not written by hand.\n{yaml}"))

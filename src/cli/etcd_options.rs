@@ -1,4 +1,4 @@
-//! The flags by which commands find etcd: those of `moonkeeper master`, with the same names and the same variables.
+//! The flags for etcd that commands share: those of `moonkeeper master`, with the same names and environment variables.
 
 use std::path::PathBuf;
 
@@ -46,7 +46,7 @@ pub(super) struct EtcdOptions {
 }
 
 impl EtcdOptions {
-    /// What was given, if anything was.
+    /// Returns the access to etcd; `None` if neither flag nor variable names endpoints.
     pub(super) fn access(&self) -> Result<Option<EtcdAccess>, EndpointsError> {
         let variable = || std::env::var("MOONKEEPER_ETCD_ENDPOINTS").ok().filter(|text| !text.is_empty());
         let Some(endpoints) = self.endpoints.clone().or_else(variable) else { return Ok(None) };
@@ -61,7 +61,7 @@ impl EtcdOptions {
         access.with_endpoints(&endpoints).map(Some)
     }
 
-    /// The flags of a master that are told to go in the same way, without the endpoints.
+    /// Returns the flags that give a master the same access to etcd, without the endpoints.
     pub(super) fn more_flags(&self) -> Vec<String> {
         let file = |flag: &str, path: &Option<PathBuf>| {
             path.as_ref().map(|path| format!("--{flag}={}", path.display()))
@@ -80,7 +80,7 @@ impl EtcdOptions {
     }
 }
 
-/// The cluster that was named, by the variable if not by the flag.
+/// Returns the cluster id from the flag, else from the environment variable, else the default.
 pub(super) fn cluster_id(flag: Option<&str>) -> String {
     let variable = || std::env::var("MOONKEEPER_CLUSTER_ID").ok().filter(|text| !text.is_empty());
     flag.map(str::to_owned).or_else(variable).unwrap_or_else(|| "mooncake_cluster".to_owned())

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
 use crate::master::files;
-use crate::master::flags::{self, Parsed};
 use crate::master::run::run;
+use crate::master::settings::command_line::{Parsed, parse};
 use crate::master::settings::{LogFormat, LogLevel, LogSettings, Settings};
 
-/// What the reference exits with when its flags are wrong.
+/// Exit code of the reference for wrong flags.
 const BAD_FLAGS: u8 = 1;
 
 /// Runs a master with the reference's flags.
@@ -22,7 +22,7 @@ pub fn main(args: &[String]) -> ExitCode {
     let env: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    let (settings, warnings) = match flags::parse(args, &env, &|path| std::fs::read_to_string(path)) {
+    let (settings, warnings) = match parse(args, &env, &|path| std::fs::read_to_string(path)) {
         Ok(Parsed::Run { settings, warnings }) => (settings, warnings),
         Ok(Parsed::Print(text)) => {
             super::print(&text);
@@ -48,7 +48,8 @@ fn serve(settings: &Settings) -> ExitCode {
     super::serve(threads, |stopped| run(settings, stopped))
 }
 
-/// Makes every panic end the process: it may have left the metadata half changed, and no client may be served from that.
+/// Makes every panic end the process: it may have left the metadata half changed, and no client may be served from
+/// that.
 pub fn end_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -1,7 +1,7 @@
-//! The commands of the binary. Each takes its arguments and says with which code the process ends: 0 when it did what
-//! it was asked for, 1 when it could not, 2 when it was asked in a way that makes no sense.
+//! The commands of the binary. Each takes its arguments and returns the exit code of the process: 0 if it succeeded, 1
+//! if it failed, 2 if its arguments were wrong.
 
-pub(crate) mod ask;
+mod ask;
 pub mod bench;
 pub mod companion;
 pub mod crd;
@@ -24,31 +24,31 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// The code for a command line that makes no sense.
+/// Exit code for a wrong command line.
 const USAGE: u8 = 2;
 
-/// Reads the arguments of the command called `name`, or says how to end.
+/// Parses the arguments of the command called `name`; the error is the exit code.
 fn parse<T: Parser>(name: &str, args: &[String]) -> Result<T, ExitCode> {
     T::try_parse_from(std::iter::once(name).chain(args.iter().map(String::as_str))).map_err(|error| {
-        // A broken pipe is nothing to complain about.
+        // A broken pipe is not an error.
         let _ = error.print();
         ExitCode::from(if error.use_stderr() { USAGE } else { 0 })
     })
 }
 
-/// Waits for something in a runtime of its own.
+/// Runs a future in a runtime of its own.
 fn block_on<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(work))
 }
 
-/// Chooses how TLS computes, once for the process: several crates want to know.
+/// Chooses the crypto provider of rustls, once for the process, because several crates use its default.
 fn use_ring() {
     // An error means that it was chosen already.
     let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Runs a server on `threads` threads. It is told when somebody asks the process to end.
+/// Runs a server on `threads` threads. Its receiver turns true when the process receives SIGTERM or SIGINT.
 fn serve<E, F>(threads: usize, run: impl FnOnce(watch::Receiver<bool>) -> F) -> ExitCode
 where
     E: Display,
@@ -66,7 +66,7 @@ where
         let (stop, stopped) = watch::channel(false);
         tokio::spawn(async move {
             stop_signal().await;
-            // Nobody listens any more only when everything has ended.
+            // An error means that all receivers are gone, so everything has ended.
             let _ = stop.send(true);
         });
         run(stopped).await
@@ -80,7 +80,7 @@ where
     }
 }
 
-/// Waits until somebody asks the process to end.
+/// Waits for SIGTERM or SIGINT.
 async fn stop_signal() {
     let (terminate, interrupt) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
     match (terminate, interrupt) {
@@ -98,16 +98,16 @@ async fn stop_signal() {
     }
 }
 
-/// Prints text. Somebody who does not read it is nothing to complain about.
+/// Prints text. Errors are ignored: a reader may close the pipe early.
 pub fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Prints an answer for programs.
+/// Prints a value as JSON, for programs.
 fn print_json(answer: &impl Serialize) {
     match serde_json::to_string_pretty(answer) {
         Ok(text) => print(&(text + "\n")),
-        Err(why) => eprintln!("cannot be written as JSON: {why}"),
+        Err(why) => eprintln!("the output cannot be written as JSON: {why}"),
     }
 }

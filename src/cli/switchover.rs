@@ -1,4 +1,4 @@
-//! `moonkeeper switchover`: lets another master lead, and says how long nobody answered.
+//! `moonkeeper switchover`: hands over to another master, and prints how long no master answered.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,12 +11,14 @@ use serde::Deserialize;
 
 use super::ask::{AskError, Question, TlsFiles, ask};
 use super::status::Output;
-use crate::master::admin_api::{Status, SwitchoverDone, SwitchoverRequest, TokenError, read_token};
+use crate::cluster::status::Status;
+use crate::cluster::switchover::{SwitchoverDone, SwitchoverRequest};
+use crate::master::admin_api::{TokenError, read_token};
 
-/// Longest wait for the result. A hand-over takes well under a second, or is given up after some.
+/// Timeout of the switchover. A hand-over takes well under a second, or is given up after some seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Longest wait for a status.
+/// Timeout of a request for a status.
 const STATUS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Lets another master lead, without losing anything
@@ -44,7 +46,7 @@ Examples:
   moonkeeper switchover --admin_token_file token
   moonkeeper switchover --to store-1 --admin 10.0.0.1:9004 --admin_cacert ca.pem --admin_token_file token";
 
-/// Why nobody else leads now.
+/// Why the switchover failed.
 #[derive(Debug, thiserror::Error)]
 enum SwitchoverError {
     #[error(transparent)]
@@ -54,12 +56,12 @@ enum SwitchoverError {
     #[error("{message}")]
     Refused { code: String, message: String },
     #[error(
-        "{address} answered something else ({status}): is it the admin port of a master with --enable_ha?"
+        "unexpected answer from {address} ({status}): is it the admin port of a master with --enable_ha?"
     )]
     Unreadable { address: String, status: StatusCode },
 }
 
-/// Runs the command.
+/// Requests a switchover and prints which master leads now.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
     let arguments = match super::parse::<Arguments>("moonkeeper switchover", args) {
@@ -80,7 +82,7 @@ pub fn main(args: &[String]) -> ExitCode {
     match arguments.output {
         Output::Json => super::print_json(&done),
         Output::Text => super::print(&format!(
-            "{} leads now (term {}), {} did before; nobody answered for {} ms, and all of it took {} ms\n",
+            "{} leads now (term {}) in place of {}; no master answered for {} ms, the whole switchover took {} ms\n",
             done.to, done.term, done.from, done.unanswered_ms, done.total_ms
         )),
     }
@@ -138,7 +140,7 @@ fn read(address: &str, status: StatusCode, body: &Bytes) -> Result<SwitchoverDon
     }
 }
 
-/// The admin address of the primary, from what the given master knows.
+/// Returns the admin address of the primary, if the given master knows of another one that is.
 async fn primary(arguments: &Arguments) -> Option<String> {
     let question = Question::get(&arguments.admin, "/api/v1/status", STATUS_PATIENCE);
     let (_, body) = ask(&question, &arguments.tls).await.ok()?;

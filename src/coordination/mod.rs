@@ -1,5 +1,6 @@
-//! etcd: what masters ask of it ([`types`]), the client that asks a real one ([`etcd`]), the model of it that the
-//! simulator runs against ([`model`]), and the embedded store that is the model with a server in front ([`embedded`]).
+//! etcd: the requests that masters make ([`types`]), the client of a real etcd ([`etcd`]), the model of etcd that the
+//! simulator runs against ([`model`]), and the embedded store, which is the model with a server in front
+//! ([`embedded`]).
 
 pub mod embedded;
 pub mod etcd;

@@ -1,35 +1,35 @@
-//! What masters ask of etcd and what it answers, in words of our own: the same for the real client, the model and the
-//! embedded store.
+//! Requests to etcd and its answers, in types of our own: the same for the real client, the model and the embedded
+//! store.
 
 use bytes::Bytes;
 
-/// A lease in etcd; zero is none.
+/// The id of a lease in etcd; zero means none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseId(pub i64);
 
 /// One key, or all keys from one up to another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeyRange {
-    /// The key, or the first one.
+    /// The key, or the first one of a range.
     pub start: Bytes,
-    /// The first key that is no longer meant; `None` for one key alone.
+    /// The first key after the range; `None` for a single key.
     pub end: Option<Bytes>,
 }
 
 impl KeyRange {
-    /// One key.
+    /// Returns the range of a single key.
     #[must_use]
     pub fn key(key: impl Into<Bytes>) -> Self {
         Self { start: key.into(), end: None }
     }
 
-    /// All keys from `start` up to and without `end`.
+    /// Returns the range of all keys from `start` up to, but without, `end`.
     #[must_use]
     pub fn between(start: impl Into<Bytes>, end: impl Into<Bytes>) -> Self {
         Self { start: start.into(), end: Some(end.into()) }
     }
 
-    /// All keys that start with `prefix`.
+    /// Returns the range of all keys that start with `prefix`.
     #[must_use]
     pub fn prefix(prefix: impl Into<Bytes>) -> Self {
         let start: Bytes = prefix.into();
@@ -37,18 +37,18 @@ impl KeyRange {
         Self { start, end: Some(end) }
     }
 
-    /// Whether a key is meant.
+    /// Returns whether a key is in the range.
     #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
         match &self.end {
             None => *key == *self.start,
-            // etcd's word for "to the very end" is a single zero byte.
+            // In etcd a range end of a single zero byte means "up to the last key".
             Some(end) => *key >= *self.start && (**end == [0] || *key < **end),
         }
     }
 }
 
-/// The first key after all those that start with `prefix`.
+/// Returns the first key after all those that start with `prefix`.
 fn after_prefix(prefix: &[u8]) -> Bytes {
     let kept = prefix.iter().rposition(|byte| *byte < 0xff).map_or(0, |last| last + 1);
     let Some((last, head)) = prefix[..kept].split_last() else { return Bytes::from_static(&[0]) };
@@ -60,9 +60,7 @@ fn after_prefix(prefix: &[u8]) -> Bytes {
 /// A key with its value and history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyValue {
-    /// The key.
     pub key: Bytes,
-    /// Its value.
     pub value: Bytes,
     /// The revision that created it.
     pub create_revision: u64,
@@ -70,51 +68,35 @@ pub struct KeyValue {
     pub mod_revision: u64,
     /// How often it was written since it was created.
     pub version: u64,
-    /// The lease that it ends with.
+    /// The lease that the key is attached to.
     pub lease: LeaseId,
 }
 
-/// What must hold for a transaction to succeed. A key that does not exist has zero revisions and no value.
+/// A condition of a transaction. A key that does not exist has zero revisions and no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compare {
-    /// The key was created by that revision; zero: it does not exist.
-    CreateRevision {
-        /// The key.
-        key: Bytes,
-        /// The revision.
-        equals: u64,
-    },
-    /// The key was changed last by that revision.
-    ModRevision {
-        /// The key.
-        key: Bytes,
-        /// The revision.
-        equals: u64,
-    },
+    /// The key was created by that revision; with zero, it does not exist.
+    CreateRevision { key: Bytes, equals: u64 },
+    /// The key was last changed by that revision.
+    ModRevision { key: Bytes, equals: u64 },
     /// The key exists and has that value.
-    Value {
-        /// The key.
-        key: Bytes,
-        /// The value.
-        equals: Bytes,
-    },
+    Value { key: Bytes, equals: Bytes },
 }
 
-/// A read.
+/// A read of a range of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Get {
-    /// What is read.
     pub range: KeyRange,
-    /// As of which revision; zero for the newest.
+    /// The revision to read at; zero for the newest.
     pub revision: u64,
-    /// At most so many keys, in key order; zero for all.
+    /// Upper bound of keys, in key order; zero for all.
     pub limit: u64,
-    /// Without values.
+    /// Whether values are left out.
     pub keys_only: bool,
 }
 
 impl Get {
-    /// Everything there is in a range now.
+    /// Returns a read of all keys in a range at the newest revision.
     #[must_use]
     pub fn all(range: KeyRange) -> Self {
         Self { range, revision: 0, limit: 0, keys_only: false }
@@ -124,138 +106,137 @@ impl Get {
 /// One step of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Writes a key.
     Put {
-        /// The key.
         key: Bytes,
-        /// The value.
         value: Bytes,
-        /// The lease that it ends with; zero for none.
+        /// The lease that the key is attached to; zero for none.
         lease: LeaseId,
     },
-    /// Deletes keys.
     Delete(KeyRange),
-    /// Reads keys.
     Get(Get),
 }
 
-/// A transaction: if all of `compare` holds then `success` is done, else `failure`.
+/// A transaction: if all of `compare` holds then `success` is carried out, else `failure`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Txn {
-    /// The conditions.
     pub compare: Vec<Compare>,
-    /// What is done if they hold.
+    /// Carried out if the conditions hold.
     pub success: Vec<Op>,
-    /// What is done if they do not.
+    /// Carried out if they do not.
     pub failure: Vec<Op>,
 }
 
-/// A call.
+/// A request to etcd, which [`Response`] answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// A transaction.
     Txn(Txn),
-    /// A read, of the newest committed state.
+    /// A linearizable read.
     Get(Get),
-    /// A new lease.
     LeaseGrant {
-        /// Its time to live.
         ttl_seconds: i64,
     },
-    /// The lease starts anew.
+    /// Renews a lease for its whole time to live.
     LeaseKeepAlive {
-        /// The lease.
         lease: LeaseId,
     },
-    /// The lease and its keys end.
+    /// Ends a lease and deletes its keys.
     LeaseRevoke {
-        /// The lease.
         lease: LeaseId,
     },
-    /// The history before a revision is given up.
+    /// Discards the history before a revision.
     Compact {
-        /// The revision.
         revision: u64,
     },
-    /// Whether the store refuses writes until an administrator acts.
-    Alarms,
 }
 
-/// What one step of a transaction brought.
+/// The result of one step of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpResult {
-    /// A key was written.
     Put,
-    /// So many keys were deleted.
+    /// The number of deleted keys.
     Deleted(u64),
-    /// What was read.
     Got(Page),
 }
 
-/// What a read brought.
+/// The result of a read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// In key order.
+    /// The keys found, in key order.
     pub entries: Vec<KeyValue>,
     /// Whether the limit cut it off.
     pub more: bool,
 }
 
-/// An answer. Each carries the store's revision at that time.
+/// An answer of etcd. Those of transactions and reads carry etcd's revision at that time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Response {
-    /// Of a transaction.
+    /// The answer to a transaction.
     Txn {
-        /// The store's revision.
         revision: u64,
-        /// Whether the conditions held.
+        /// Whether the conditions held and `success` was carried out.
         succeeded: bool,
-        /// What each step brought.
+        /// The results of the steps, in order.
         results: Vec<OpResult>,
     },
-    /// Of a read.
+    /// The answer to a read.
     Got {
-        /// The store's revision.
+        /// etcd's revision at the time of the read.
         revision: u64,
-        /// What was read.
         page: Page,
     },
-    /// A new lease.
     LeaseGranted {
-        /// The lease.
         lease: LeaseId,
-        /// Its time to live, which may be longer than what was asked for.
+        /// Its time to live, which may be longer than requested.
         ttl_seconds: i64,
     },
-    /// The lease started anew, or has ended before.
+    /// The lease was renewed, or had ended before.
     LeaseKeptAlive {
-        /// Its time to live; zero or less: there is no such lease any more.
+        /// Its time to live; zero or less if the lease no longer exists.
         ttl_seconds: i64,
     },
     /// The lease has ended, now or before.
     LeaseRevoked,
-    /// The history was given up.
+    /// The history before the revision was discarded.
     Compacted,
-    /// The alarms that are raised.
-    Alarms {
-        /// A member is out of space: nothing is written and no lease is granted.
-        no_space: bool,
-    },
 }
 
-/// Why there is no answer. Whether a write was done is unknown in every case but [`Failure::Compacted`] (R5).
+/// What a member of etcd reports about its own database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberStatus {
+    /// The id of the member that has answered.
+    pub member: u64,
+    /// Size of the database file. etcd refuses writes when this reaches the quota.
+    pub db_bytes: u64,
+    /// The part of the file that holds data; what was compacted and not defragmented yet is not in it.
+    pub in_use_bytes: u64,
+    /// The limit of the file's size; `None` if the member does not report it, as before etcd 3.6, or has none.
+    pub quota_bytes: Option<u64>,
+    pub alarms: Alarms,
+}
+
+/// The alarms of an etcd cluster, which each member knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Alarms {
+    /// A member is out of space: etcd accepts no writes and grants no leases.
+    pub no_space: bool,
+    /// The data of a member differs from that of the others: etcd accepts no writes and grants no leases.
+    pub corrupt: bool,
+}
+
+/// Why there is no answer. Whether a write was carried out is unknown (R5), except after [`Failure::Compacted`] and
+/// [`Failure::LeaseNotFound`]: then this attempt did nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The revision that was asked for has been given up.
+    /// The requested revision was compacted.
     #[error("the revision was compacted; the oldest one is {oldest}")]
     Compacted {
-        /// The oldest revision that there is; zero if the store does not say.
+        /// The oldest revision that is left; zero if etcd does not name it.
         oldest: u64,
     },
-    /// The lease that a key was to end with does not exist.
+    /// The lease that a key was to be attached to does not exist.
     #[error("the lease does not exist")]
     LeaseNotFound,
-    /// The store refused for another reason, such as a lack of space or of rights.
+    /// etcd refused for another reason, such as a lack of space or of rights.
     #[error("etcd refused: {0}")]
     Refused(String),
     /// No answer came in time, or the connection broke.
@@ -263,51 +244,45 @@ pub enum Failure {
     Unknown(String),
 }
 
-/// Asks to be told of changes.
+/// A request to watch keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchRequest {
-    /// Of these keys.
     pub range: KeyRange,
-    /// From this revision on.
+    /// The first revision whose changes are delivered.
     pub from_revision: u64,
-    /// Deletions, too.
+    /// Whether deletions are delivered, too.
     pub deletions: bool,
 }
 
-/// What a watch tells.
+/// An event of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchEvent {
     /// Keys changed. All changes of one revision come together, in order.
     Changes {
-        /// Everything up to this revision has been told.
+        /// All changes up to this revision have been delivered.
         revision: u64,
-        /// What changed.
         changes: Vec<Change>,
     },
-    /// Everything up to this revision has been told.
-    Progress {
-        /// The revision.
-        revision: u64,
-    },
-    /// The revision to start from has been given up. Nothing more comes.
+    /// All changes up to this revision have been delivered.
+    Progress { revision: u64 },
+    /// The revision to start from was compacted. No further events come.
     Compacted {
-        /// The oldest revision that there is; zero if the store does not say.
+        /// The oldest revision that is left; zero if etcd does not name it.
         oldest: u64,
     },
-    /// The watch broke for another reason. Nothing more comes.
+    /// The watch broke for another reason. No further events come.
     Broken(String),
 }
 
 /// A change of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It was written.
+    /// It was created or changed.
     Put(KeyValue),
-    /// It was deleted, by hand or with its lease.
+    /// It was deleted, by a request or with its lease.
     Deleted {
-        /// The key.
         key: Bytes,
-        /// By which revision.
+        /// The revision that deleted it.
         revision: u64,
     },
 }

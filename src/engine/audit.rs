@@ -1,21 +1,23 @@
-//! Checking the state against itself: everything that is derived from the objects, made again from scratch.
+//! Checks the state against itself: everything that is derived from the objects is computed again from scratch.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use super::apply::reserved_in;
-use super::core::{Discarded, Mounted, Reserved};
-use super::digest::{self, Digest};
+use super::core::{Mounted, Reserved};
+use super::digest;
 use super::extents::Extents;
 use super::object::Replicas;
 use super::segment::Segment;
-use super::shard::KeyHash;
 use super::state::Sequencer;
 use super::strays::is_stray;
 use super::types::{LogTime, SegmentNumber, SequenceId};
+use crate::engine::key::KeyHash;
+use crate::engine::reserved::Discarded;
+use crate::engine::types::Digest;
 
-/// What the objects add up to.
+/// Sums over all objects, computed from scratch.
 #[derive(Default)]
 struct Sums {
     digest: Digest,
@@ -23,15 +25,15 @@ struct Sums {
     evictable: usize,
     soft_pinned: u64,
     replicating: usize,
-    /// Objects by group.
+    /// Number of objects by group.
     groups: HashMap<Box<[u8]>, usize>,
-    /// Replicas in unmounted memory to which somebody may be writing.
+    /// Replicas in unmounted memory to which a client may be writing.
     strays: usize,
-    /// Ranges by segment.
+    /// Taken ranges by segment: offset and length.
     taken: HashMap<SegmentNumber, Vec<(u64, u64)>>,
     /// What clients may be writing to, by segment.
     reserved: HashMap<SegmentNumber, BTreeSet<Reserved>>,
-    /// Objects that are written, and those that are copied, all of whose segments are gone.
+    /// Objects that are being written, and those that are being copied or moved, all of whose segments are unmounted.
     lost: (usize, usize),
 }
 
@@ -46,20 +48,20 @@ impl Sums {
 }
 
 impl Sequencer<'_> {
-    /// Hands bytes that belong to no object but may still be in use to `visit`: the record that discarded them, when
-    /// they are free, bytes of each replica, and where they are.
+    /// Calls `visit` for bytes that belong to no object but may still be in use: the record that discarded them, when
+    /// they are released, bytes of each replica, and the replicas.
     pub fn each_discarded(&self, mut visit: impl FnMut(SequenceId, LogTime, u64, &Replicas)) {
         for (record, bytes) in &self.core.discarded {
             visit(*record, bytes.release_at, bytes.size, &bytes.replicas);
         }
     }
 
-    /// Hands every write into memory that is no longer mounted to `visit`: where its endpoint is, and its addresses.
+    /// Calls `visit` with the endpoint and the addresses of every write into memory that is no longer mounted.
     pub fn each_stray(&self, visit: impl FnMut(&[u8], Range<u64>)) {
         self.core.strays.each(visit);
     }
 
-    /// What does not fit together; empty if the state is sound. Costs time for every object.
+    /// Describes every inconsistency; empty if the state is sound. Costs time for every object.
     #[must_use]
     pub fn audit(&self) -> Vec<String> {
         let sums = self.sums();
@@ -137,8 +139,8 @@ impl Sequencer<'_> {
         wrong
     }
 
-    /// The segments that take new objects, in order: those that are not being drained, and whose client has told them
-    /// to this primary.
+    /// Returns the segments that take new objects, in order: those that are not being drained, and whose client has
+    /// reported them to this primary.
     pub(super) fn open_segments(&self) -> Vec<SegmentNumber> {
         let core = &*self.core;
         let clients = self.engine.clients.read();
@@ -154,7 +156,7 @@ impl Sequencer<'_> {
         let core = &*self.core;
         let mut sums = Sums::default();
         for shard in &self.engine.shards {
-            for object in shard.objects.read().iter() {
+            for object in shard.read().iter() {
                 let key = KeyHash::of(&object.key);
                 sums.digest.add(digest::object(object, key, core.writers.id(object.client)));
                 sums.objects += 1;

@@ -1,17 +1,17 @@
-//! How large a record can be. The log is written in batches of bounded size, and a record is in one of them whole.
+//! Upper bounds on the size of a record. The log is written in batches of bounded size, and a record is not split.
 
 use super::record::{Record, Start};
 
-/// The most bytes that a record may take in the log: a batch has 256 KiB, and needs some for itself.
+/// Most bytes that a record may take in the log: a batch has 256 KiB, and needs some for itself.
 pub const MAX_RECORD: usize = 250 << 10;
 
-/// A number takes no more than this, however it is written.
+/// Most bytes of a number, in any encoding.
 const NUMBER: usize = 10;
 
-/// The name of a client, a segment or a task.
+/// Most bytes of the id of a client, a segment or a task.
 const UUID: usize = 2 * NUMBER;
 
-/// What every record has: its kind, its timestamp, and a few numbers and flags of its own.
+/// Most bytes of what every record has: its kind, its timestamp, and a few numbers and flags of its own.
 const FRAME: usize = 16 * NUMBER;
 
 fn text(text: &[u8]) -> usize {
@@ -23,7 +23,7 @@ fn start(start: &Start<'_>) -> usize {
 }
 
 impl Record<'_> {
-    /// No fewer bytes than the record takes in the log.
+    /// Returns an upper bound on the bytes that the record takes in the log.
     #[must_use]
     pub fn size_bound(&self) -> usize {
         let own = match *self {

@@ -1,49 +1,47 @@
-//! Clients: who is known and alive, and who wrote which object.
+//! Clients of the store, and the table of writers of objects.
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::object::ClientNumber;
 use super::types::{SegmentNumber, SequenceId, Uuid};
+use crate::engine::types::ClientNumber;
 
-/// A client that is known and alive, or owns segments.
+/// A client that has joined, is inherited, or owns segments.
 #[derive(Clone, Debug, Default)]
 pub struct Client {
-    /// Whether it has told all its segments: the status that Ping answers.
+    /// Whether it has reported all its segments: the status that Ping answers.
     pub joined: bool,
-    /// Whether it was known to the primary before and has not told its segments to this one yet: until then nothing
-    /// new is placed in those that it had.
+    /// Whether it is a client of an earlier primary and has not reported its segments to this one yet: until then
+    /// nothing new is placed in those that it had.
     pub inherited: bool,
-    /// Its mounted segments.
     pub segments: BTreeSet<SegmentNumber>,
     /// The last record about it.
     pub last_record: SequenceId,
 }
 
-/// A client that is known and alive, or owns segments, for those who watch over its silence.
+/// Summary of a [`Client`] for the check of silent clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownClient {
-    /// The client.
     pub id: Uuid,
-    /// Whether only the primary before has heard from it.
+    /// Whether it has not reported its segments to this primary yet.
     pub inherited: bool,
 }
 
-/// The clients that are known and alive, or own segments.
+/// All clients that the store knows, by id.
 pub type Clients = HashMap<Uuid, Client>;
 
-/// Writers by small number, so that an object need not carry all of its writer's name. A number is given back when
-/// its last object is gone.
+/// Writers by small number, so that an object need not store its writer's whole id. A number is free for reuse when its
+/// last object is gone.
 #[derive(Debug, Default)]
 pub struct Writers {
     by_id: HashMap<Uuid, ClientNumber>,
     entries: Vec<(Uuid, u64)>,
     free: Vec<ClientNumber>,
-    /// Whoever wrote last: nearly always the next one, too.
+    /// The writer of the last object: nearly always that of the next one, too.
     last: ClientNumber,
 }
 
 impl Writers {
-    /// The number of a writer, with one more object to its name.
+    /// Returns the number of a writer and counts one more object for it.
     pub fn take(&mut self, id: Uuid) -> ClientNumber {
         if let Some((last, objects)) = self.entries.get_mut(self.last.0 as usize)
             && *last == id
@@ -67,7 +65,7 @@ impl Writers {
         number
     }
 
-    /// One object less to a writer's name.
+    /// Counts one object less for a writer.
     pub fn give(&mut self, number: ClientNumber) {
         let Some((id, objects)) = self.entries.get_mut(number.0 as usize) else { return };
         *objects -= 1;
@@ -77,7 +75,7 @@ impl Writers {
         }
     }
 
-    /// The writer with this number.
+    /// Returns the writer with this number.
     #[must_use]
     pub fn id(&self, number: ClientNumber) -> Uuid {
         self.entries.get(number.0 as usize).map_or(Uuid::default(), |(id, _)| *id)

@@ -1,36 +1,20 @@
 //! The digest: a sum of hashes of all replicated items, kept up to date by `apply`.
 //!
 //! Two replicas that applied the same records have the same digest. The hash of an item covers all that records say of
-//! it and nothing local: no live lease, no place in memory.
+//! it and nothing local: no live lease, no slot.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::client::Client;
-use super::core::{Discarded, Processing};
 use super::object::Object;
 use super::record::SoftPin;
 use super::reign::Reign;
-use super::shard::KeyHash;
 use super::task::Task;
 use super::types::{LogTime, ObjectId, SequenceId, Term, Uuid};
+use crate::engine::key::KeyHash;
+use crate::engine::reserved::{Discarded, Processing};
 
-/// A sum of item hashes. Items come and go in any order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Digest(pub u64);
-
-impl Digest {
-    /// An item is there.
-    pub fn add(&mut self, item: u64) {
-        self.0 = self.0.wrapping_add(item);
-    }
-
-    /// An item is no longer there.
-    pub fn subtract(&mut self, item: u64) {
-        self.0 = self.0.wrapping_sub(item);
-    }
-}
-
-/// What kind of item a hash is of, so that items of two kinds with the same numbers differ.
+/// Kind of a hashed item, so that items of two kinds with the same numbers have different hashes.
 #[derive(Clone, Copy)]
 #[repr(u64)]
 enum Kind {
@@ -45,9 +29,9 @@ enum Kind {
     NextSegment,
 }
 
-/// Two words at a time: multiply to 128 bits and fold, which spreads every input bit over the word. What went before
-/// goes into one factor, so that order matters; the number of words into the first, so that a missing last word is
-/// not a zero.
+/// Hashes two words at a time: multiplies them to 128 bits and folds the product, which spreads every input bit over
+/// the word. The sum so far goes into one factor, so that order matters; the number of words goes into the start value,
+/// so that a missing last word differs from a zero.
 fn hash(kind: Kind, words: &[u64]) -> u64 {
     let start = mix(kind as u64 ^ 0x9e37_79b9_7f4a_7c15, words.len() as u64 ^ 0xa076_1d64_78bd_642f);
     words.chunks(2).fold(start, |sum, pair| {
@@ -61,7 +45,7 @@ fn mix(one: u64, other: u64) -> u64 {
     (wide >> 64) as u64 ^ wide as u64
 }
 
-/// The hash of an object whose key has this hash and whose writer is `client`.
+/// Returns the hash of an object whose key has this hash and whose writer is `client`.
 #[must_use]
 pub fn object(object: &Object, key: KeyHash, client: Uuid) -> u64 {
     let mut sum = hash(
@@ -97,7 +81,7 @@ pub fn object(object: &Object, key: KeyHash, client: Uuid) -> u64 {
     sum
 }
 
-/// The hash of a mounted segment.
+/// Returns the hash of a mounted segment.
 #[must_use]
 pub fn segment(segment: &super::segment::Segment, drain_until: Option<LogTime>) -> u64 {
     let words = [
@@ -117,8 +101,8 @@ pub fn segment(segment: &super::segment::Segment, drain_until: Option<LogTime>) 
     hash(Kind::Segment, &words)
 }
 
-/// The hash of a client that is known and alive, or was so to the primary before. One that only owns segments adds
-/// nothing to them.
+/// Returns the hash of a client that has joined or is inherited. One that only owns segments adds nothing to the
+/// digest.
 #[must_use]
 pub fn client(id: Uuid, client: &Client) -> u64 {
     match (client.joined, client.inherited) {
@@ -128,7 +112,7 @@ pub fn client(id: Uuid, client: &Client) -> u64 {
     }
 }
 
-/// The hash of the current term.
+/// Returns the hash of the current term.
 #[must_use]
 pub fn reign(reign: &Reign) -> u64 {
     if reign.term == Term(0) {
@@ -149,7 +133,7 @@ pub fn reign(reign: &Reign) -> u64 {
     hash(Kind::Reign, &words)
 }
 
-/// The hash of discarded bytes that are still reserved.
+/// Returns the hash of discarded bytes that are still reserved.
 #[must_use]
 pub fn discarded(reservation: SequenceId, bytes: &Discarded) -> u64 {
     let start = hash(Kind::Discarded, &[reservation.0, bytes.release_at.0, bytes.size]);
@@ -158,7 +142,7 @@ pub fn discarded(reservation: SequenceId, bytes: &Discarded) -> u64 {
     })
 }
 
-/// The hash of a write under way.
+/// Returns the hash of a write under way.
 #[must_use]
 pub fn processing(object: ObjectId, write: &Processing) -> u64 {
     let soft_pin = match write.soft_pin {
@@ -169,13 +153,13 @@ pub fn processing(object: ObjectId, write: &Processing) -> u64 {
     hash(Kind::Processing, &[object.0, write.started.0, soft_pin[0], soft_pin[1]])
 }
 
-/// The hash of an entry of the metadata server.
+/// Returns the hash of an entry of the metadata server.
 #[must_use]
 pub fn metadata(key: &[u8], value: &[u8]) -> u64 {
     hash(Kind::Metadata, &[xxh3_64(key), xxh3_64_with_seed(value, 1)])
 }
 
-/// The hash of a task, also of one that has ended: clients may ask how.
+/// Returns the hash of a task, also of one that has ended: clients may still query it.
 #[must_use]
 pub fn task(task: &Task) -> u64 {
     let Task {
@@ -210,7 +194,7 @@ pub fn task(task: &Task) -> u64 {
     targets.iter().fold(hash(Kind::Task, &words), |sum, target| hash(Kind::Task, &[sum, xxh3_64(target)]))
 }
 
-/// The hash of the number that the next mount gets.
+/// Returns the hash of the number that the next mount gets.
 #[must_use]
 pub fn next_segment(number: u32) -> u64 {
     hash(Kind::NextSegment, &[number.into()])

@@ -1,30 +1,26 @@
-//! Signs that this replica is not what the log says it should be. Not state: the log is the truth, and a replica that
-//! doubts itself is rebuilt.
+//! Signs that this replica diverges from the log. Not state: the log is the truth, and a replica that doubts its state
+//! is rebuilt.
 
-use super::digest::Digest;
 use super::types::{ObjectId, SequenceId};
+use crate::engine::types::Digest;
 
-/// Signs that this replica is not what the log says it should be.
+/// Signs that this replica diverges from the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Doubts {
     /// The first `Digest` that did not match.
     pub digest_mismatch: Option<Mismatch>,
-    /// How many did not.
     pub digest_mismatches: u64,
     /// The first record that did not follow the last one about its object.
     pub broken_chain: Option<BrokenChain>,
-    /// How many did not.
     pub broken_chains: u64,
     /// The first record that was not the next one.
     pub out_of_order: Option<OutOfOrder>,
-    /// How many were not.
     pub records_out_of_order: u64,
 }
 
 /// A `Digest` that does not match the state of this replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// The record.
     pub record: SequenceId,
     /// The digest of this replica at that record.
     pub own: Digest,
@@ -36,7 +32,7 @@ pub struct Mismatch {
 pub struct OutOfOrder {
     /// The record that would have been the next one.
     pub expected: SequenceId,
-    /// The record that came.
+    /// The record that came instead of it.
     pub found: SequenceId,
 }
 
@@ -44,9 +40,7 @@ pub struct OutOfOrder {
 /// that object was lost or came too early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrokenChain {
-    /// The object.
     pub object: ObjectId,
-    /// The record.
     pub record: SequenceId,
     /// The record that it should follow.
     pub after: SequenceId,
@@ -55,7 +49,7 @@ pub struct BrokenChain {
 }
 
 impl Doubts {
-    /// Whether there is no sign.
+    /// Returns whether there is no sign of divergence.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -1,9 +1,9 @@
-//! The order of eviction, and who goes by a rule.
+//! The order of eviction, and which objects a rule names.
 //!
-//! Objects that could be evicted are kept in order of lease (in small steps) and id, so that finding the next victims
-//! costs as much as there are victims, however many objects there are. An object that is being written, hard-pinned or
-//! being copied is not in the index at all. Groups go whole or not at all: a group stands in the index once, with the
-//! last of its members' leases and the last of their ids, and only while all its members could go.
+//! Objects that could be evicted are kept in order of lease (in small buckets) and id, so that the cost of finding the
+//! next victims depends on their number, not on that of all objects. An object that is being written, hard-pinned or
+//! being copied is not in the index at all. Groups are evicted as a whole or not at all: a group is in the index once,
+//! with the last of its members' leases and the last of their ids, and only while all its members could be evicted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,23 +12,24 @@ use roaring::RoaringTreemap;
 use super::record::{EvictRule, LeaseBucket};
 use super::types::{LogTime, ObjectId};
 
-/// A record evicts no more once it has so many victims: other clients wait for some milliseconds meanwhile. A group that is the
-/// last of them goes whole, whatever its size.
+/// A record evicts no more once it has this many victims: other clients wait for some milliseconds meanwhile. A group
+/// that is the last of them is evicted whole, whatever its size.
 pub const MAX_VICTIMS: usize = 1024;
 
-/// At most so many soft pins are taken off by one record, for the same reason. What a record means rests on this number.
+/// Most soft pins that one record removes, for the same reason. To change this number changes what a record means
+/// (INV-8).
 const MAX_PINS: usize = 1024;
 
-/// Who could be evicted, in order.
+/// Candidates for eviction, in order.
 #[derive(Debug, Default)]
 pub struct EvictionIndex {
     plain: Ordered,
     soft: Ordered,
-    /// When soft pins end. A pin that has ended is taken off by the next eviction.
+    /// Ends of soft pins. A pin that has ended is removed by the next eviction.
     soft_ends: BTreeSet<(LogTime, ObjectId)>,
 }
 
-/// Ids by bucket.
+/// Ids of candidates, by the bucket of their lease.
 #[derive(Debug, Default)]
 struct Ordered {
     buckets: BTreeMap<LeaseBucket, Ids>,
@@ -42,7 +43,7 @@ enum Ids {
     Many(RoaringTreemap),
 }
 
-/// From here on a bitmap is smaller.
+/// With more ids than this a bitmap is smaller.
 const MANY: usize = 48;
 
 impl Default for Ids {
@@ -110,13 +111,13 @@ impl Ordered {
         }
     }
 
-    /// From a position to the end of a bucket.
+    /// Iterates from a position to the end of a bucket.
     fn iter(
         &self,
         first: (LeaseBucket, ObjectId),
         last: LeaseBucket,
     ) -> impl Iterator<Item = (LeaseBucket, ObjectId)> {
-        // A range that ends before it begins is empty, but the map does not take it.
+        // `BTreeMap::range` panics if the range ends before it begins.
         let buckets = self.buckets.range(first.0.min(last)..=last);
         buckets
             .flat_map(|(bucket, ids)| ids.iter().map(move |id| (*bucket, ObjectId(id))))
@@ -124,19 +125,17 @@ impl Ordered {
     }
 }
 
-/// Where an object, or the group that it stands for, is in the order.
+/// Position of an object, or of the group that it stands for, in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Its lease.
     pub bucket: LeaseBucket,
-    /// Its id.
     pub id: ObjectId,
     /// Until when it is spared if possible; zero if not.
     pub soft_pin_until: LogTime,
 }
 
 impl EvictionIndex {
-    /// Adds a candidate.
+    /// Adds a candidate, with or without a soft pin.
     pub fn insert(&mut self, standing: Standing) {
         if standing.soft_pin_until == LogTime(0) {
             self.plain.insert(standing.bucket, standing.id);
@@ -146,7 +145,7 @@ impl EvictionIndex {
         }
     }
 
-    /// Takes a candidate out.
+    /// Removes a candidate, which has to be as it was inserted.
     pub fn remove(&mut self, standing: Standing) {
         if standing.soft_pin_until == LogTime(0) {
             self.plain.remove(standing.bucket, standing.id);
@@ -156,8 +155,8 @@ impl EvictionIndex {
         }
     }
 
-    /// The candidates whose lease may have ended by `now`, in order from a position on. Those of the last step have to be
-    /// looked at.
+    /// Returns the candidates whose lease may have ended by `now`, in order, from a position on. The caller has to
+    /// check the leases of those in the last bucket.
     pub fn candidates(
         &self,
         from: (LeaseBucket, ObjectId),
@@ -168,21 +167,21 @@ impl EvictionIndex {
         order.iter(from, LeaseBucket::of(now))
     }
 
-    /// The candidates that a rule names: a function of the index and the rule, and of nothing else.
+    /// Returns the candidates that a rule names: a function of the index and the rule, and of nothing else.
     #[must_use]
     pub fn named_by(&self, rule: &EvictRule) -> Vec<(LeaseBucket, ObjectId)> {
         let order = if rule.soft_pinned { &self.soft } else { &self.plain };
         order.iter(rule.from, rule.up_to.0).take_while(|place| *place <= rule.up_to).collect()
     }
 
-    /// The objects whose soft pin has ended by `now`, those that ended first and no more than one record takes off.
+    /// Returns the objects whose soft pin has ended by `now`, the earliest first and no more than one record handles.
     #[must_use]
     pub fn soft_pins_ended(&self, now: LogTime) -> Vec<ObjectId> {
         let ended = self.soft_ends.iter().take_while(|(until, _)| *until <= now);
         ended.map(|(_, id)| *id).take(MAX_PINS).collect()
     }
 
-    /// Whether any soft pin has ended by `now`.
+    /// Returns whether any soft pin has ended by `now`.
     #[must_use]
     pub fn has_soft_pins_ended(&self, now: LogTime) -> bool {
         self.soft_ends.first().is_some_and(|(until, _)| *until <= now)

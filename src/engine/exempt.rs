@@ -1,21 +1,20 @@
-//! What only the present primary can have promised to readers (R6).
+//! Exemption from the hold: objects that only the present primary can have promised to readers (R6).
 //!
-//! After a crash a new primary does not know what the old one promised, and for a while it neither evicts nor removes.
-//! Bytes that were reserved in the present term are exempt: no earlier primary can have told a reader of them. That goes by
-//! replica and not by object: an in-place upsert gives old bytes a new object id, and a copy gives an old object new bytes
-//! beside the old ones. A group counts as a whole.
+//! After a crash a new primary does not know which leases the old one granted, and for a while it neither evicts nor
+//! removes. Bytes that were reserved in the present term are exempt: no earlier primary can have given them to a
+//! reader. That is decided by replica and not by object: an in-place upsert gives old bytes a new object id, and a copy
+//! gives an old object new bytes beside the old ones. A group is exempt as a whole or not at all.
 
 use std::collections::HashMap;
 
-use super::object::{Object, ReplicaId};
-use super::shard::Handle;
+use super::object::Object;
 use super::state::Sequencer;
 use super::types::SequenceId;
-#[cfg(feature = "planted")]
-use crate::planted::{self, Bug};
+use crate::engine::key::Handle;
+use crate::engine::types::ReplicaId;
 
-/// What a rule is confined to, and what was found out about groups while it is made or applied: a group is looked through
-/// once, however many of its members are asked for.
+/// Filter of a rule: the objects that it is confined to. Caches the result for each group while the rule is made or
+/// applied, so that a group is checked once, however many of its members are asked for.
 #[derive(Debug)]
 pub(super) struct Confined {
     since: SequenceId,
@@ -23,14 +22,14 @@ pub(super) struct Confined {
 }
 
 impl Confined {
-    /// To objects that were reserved by this record or a later one; to nothing if it is zero.
+    /// Confines a rule to objects that were reserved by this record or a later one; zero does not confine it.
     pub fn to(since: SequenceId) -> Self {
         Self { since, groups: HashMap::new() }
     }
 }
 
 impl ReplicaId {
-    /// The record that reserved it.
+    /// Returns the record that reserved it.
     #[must_use]
     pub fn record(self) -> SequenceId {
         SequenceId(self.0 >> 8)
@@ -38,24 +37,22 @@ impl ReplicaId {
 }
 
 impl Object {
-    /// Whether all its replicas were reserved by this record or a later one.
+    /// Returns whether all its replicas were reserved by this record or a later one.
     fn is_reserved_since(&self, since: SequenceId) -> bool {
-        #[cfg(feature = "planted")]
-        if planted::active(Bug::ExemptByObject) {
-            return self.id.0 >= since.0;
-        }
+        planted!(ExemptByObject => return self.id.0 >= since.0);
         self.replicas().all(|replica| replica.id().record() >= since)
     }
 }
 
 impl Sequencer<'_> {
-    /// During the hold of a term, the record that began it: what was reserved since is exempt. Zero if nothing is held.
+    /// Returns the record that began the term while its hold lasts: what was reserved since is exempt. Returns zero if
+    /// there is no hold.
     pub(super) fn exempt_since(&self) -> SequenceId {
-        // Every log begins with a term; without one nothing is exempt.
+        // A hold belongs to a term, which begins with record 1 or later; zero would mean that there is no hold.
         if self.held() { self.core.reign.began.max(SequenceId(1)) } else { SequenceId(0) }
     }
 
-    /// Whether a rule is about this object.
+    /// Returns whether a rule that is confined like this applies to the object.
     pub(super) fn is_within(&self, confined: &mut Confined, handle: Handle) -> bool {
         let since = confined.since;
         if since == SequenceId(0) {
@@ -69,7 +66,7 @@ impl Sequencer<'_> {
             return *whole;
         }
         let whole = self.core.groups.get(&group.id).is_none_or(|(_, membership)| {
-            // Members of earlier terms come first, so that most groups are decided at once.
+            // Members are in order of id: those of earlier terms come first, so that most groups are decided at once.
             membership.members.iter().chain(&membership.pinned).all(|member| {
                 let Some(handle) = self.engine.handle(&self.core, *member) else { return true };
                 let objects = self.objects(handle.shard());

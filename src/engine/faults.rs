@@ -1,13 +1,11 @@
-//! Records that could not be applied to an object. A log that a primary wrote in order has none: they are for people, who
-//! need to know which objects were dropped and why.
+//! Faults: records that could not be applied to an object. A log that a primary wrote in order has none. They are
+//! reported in status, because administrators need to know which objects were dropped and why.
 
 use std::collections::VecDeque;
 
-use super::core::Core;
-use super::state::Engine;
 use super::types::{ObjectId, SequenceId};
 
-/// So many are kept by name; all are counted.
+/// Most faults that are kept with their details; all are counted.
 const KEPT: usize = 8;
 
 /// Why a record could not be applied.
@@ -26,7 +24,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// In words, for status.
+    /// Returns the reason in words, for status.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -42,52 +40,38 @@ impl Reason {
 /// A record that could not be applied to an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The record.
     pub record: SequenceId,
     /// The objects that are concerned; those that were there are dropped, unless the reason is a broken chain.
     pub objects: Vec<ObjectId>,
-    /// Why.
     pub reason: Reason,
 }
 
-/// The last few faults.
+/// Count of all faults, and the details of the last few.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// How many there were.
     pub count: u64,
     last: VecDeque<Fault>,
 }
 
 impl Faults {
-    /// Restores the count alone.
+    /// Restores the count alone, without details.
     #[must_use]
     pub fn counted(count: u64) -> Self {
         Self { count, last: VecDeque::new() }
     }
 
-    /// Those that are kept by name, oldest first.
+    /// Returns the faults whose details are kept, oldest first.
     #[must_use]
     pub fn last(&self) -> Vec<Fault> {
         self.last.iter().cloned().collect()
     }
-}
 
-impl Core {
-    /// Notes that the record that is being applied could not be.
-    pub(super) fn fault(&mut self, objects: Vec<ObjectId>, reason: Reason) {
-        let faults = &mut self.faults;
-        faults.count += 1;
-        if faults.last.len() == KEPT {
-            faults.last.pop_front();
+    /// Counts a fault and keeps its details, instead of the oldest if there are many.
+    pub(super) fn add(&mut self, fault: Fault) {
+        self.count += 1;
+        if self.last.len() == KEPT {
+            self.last.pop_front();
         }
-        faults.last.push_back(Fault { record: self.last, objects, reason });
-    }
-}
-
-impl Engine {
-    /// The last few records that could not be applied to an object, oldest first.
-    #[must_use]
-    pub fn recent_faults(&self) -> Vec<Fault> {
-        self.recent_faults.lock().clone()
+        self.last.push_back(fault);
     }
 }

@@ -1,12 +1,11 @@
 //! Formats of records: their bytes, and what applying them does. Both belong together: a record of one format means the
 //! same in every binary that reads this format, or replicas of two versions would differ (INV-8).
 
-/// A format that this binary reads: its own, and the one before. A variant that is added does not compile until decoding
-/// and `apply` say what it means.
+/// A format that this binary reads: its own, and the one before. A variant that is added does not compile until
+/// decoding and `apply` say what it means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum Format {
-    /// The first one.
     One = 1,
     /// The rules `Evict` and `RemoveAll` can be confined to what was reserved since a record (R6).
     #[default]
@@ -14,7 +13,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// All that this binary reads, the oldest first.
+    /// All formats that this binary reads, the oldest first.
     pub const READABLE: &'static [Self] = &[Self::One, Self::Two];
 
     /// The newest of them: what a new log is written in.
@@ -23,19 +22,19 @@ impl Format {
     /// The oldest of them: what every member that could lead reads.
     pub const OLDEST: Self = Self::One;
 
-    /// The format with this number, if this binary reads it.
+    /// Returns the format with this number, if this binary reads it.
     #[must_use]
     pub fn of(number: u32) -> Option<Self> {
         Self::READABLE.iter().copied().find(|format| format.number() == number)
     }
 
-    /// Its number.
+    /// Returns its number, as in the format key of a log.
     #[must_use]
     pub fn number(self) -> u32 {
         self as u32
     }
 
-    /// The numbers of all that this binary reads, as a member tells them to the others.
+    /// Returns the numbers of all formats that this binary reads, for the member key.
     #[must_use]
     pub fn readable_numbers() -> Vec<u32> {
         Self::READABLE.iter().map(|format| format.number()).collect()

@@ -1,11 +1,12 @@
 //! Shards that the holder of the sequencer keeps locked over several steps.
 //!
-//! A write looks its key up, changes the object and tells the writer about it: three visits to one shard. And writes
-//! that come together are quicker together: with the shards of a few keys locked at once, what all of them will look
-//! at can be fetched from memory at the same time, where one by one each would wait for its own.
+//! A write looks its key up, changes the object and builds the answer from it: three accesses to one shard. And a batch
+//! of writes is faster than its writes one by one: with the shards of a few keys locked at once, everything that they
+//! will access is prefetched together, so that their cache misses overlap.
 //!
-//! Only operations of `ops/put.rs` keep shards locked, and no other code may lock one meanwhile: records other than
-//! those that these operations make let go of them first (`Sequencer::change`). [`Held::fetch`] lets go of them itself.
+//! Only operations of `ops/put.rs` keep shards locked, and no other code may lock one meanwhile, or it would deadlock:
+//! applying a record other than `PutStart` and `End` unlocks them first (`Sequencer::change`). [`Held::fetch`] unlocks
+//! them itself.
 
 use std::hint::black_box;
 use std::ops::{Deref, DerefMut};
@@ -13,19 +14,19 @@ use std::ops::{Deref, DerefMut};
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
 
-use super::shard::{Handle, KeyHash, Objects, SHARDS, Shard};
-use super::state::Sequencer;
+use super::shard::{Objects, Shard};
+use crate::engine::key::{Handle, KeyHash, SHARDS};
 
-/// So many shards are kept locked at most. Readers of these wait for a few microseconds.
+/// Most shards that are kept locked. Their readers wait for a few microseconds.
 pub const RUN: usize = 16;
 
 /// The shards that are kept locked.
 #[derive(Debug)]
 pub(super) struct Held<'e> {
     guards: SmallVec<[RwLockWriteGuard<'e, Objects>; RUN]>,
-    /// The shards of the guards.
+    /// Shard of each guard, in the same order.
     numbers: SmallVec<[u16; RUN]>,
-    /// The guard of each shard, or `NONE`: every step of a write asks.
+    /// Index of the guard of each shard, or `NONE`. An array, because every step of a write looks it up.
     places: [u8; SHARDS],
 }
 
@@ -42,16 +43,16 @@ impl<'e> Held<'e> {
         Some(self.places[shard]).filter(|place| *place != NONE).map(usize::from)
     }
 
-    /// Locks a shard, unless it is or too many are.
+    /// Locks a shard and keeps it locked, unless it is locked already or [`RUN`] shards are.
     pub fn hold(&mut self, shards: &'e [Shard], shard: usize) {
         if self.guards.len() < RUN && self.place(shard).is_none() {
             self.places[shard] = self.guards.len() as u8;
-            self.guards.push(shards[shard].objects.write());
+            self.guards.push(shards[shard].write());
             self.numbers.push(shard as u16);
         }
     }
 
-    /// Lets go of all.
+    /// Unlocks all shards, so that waiting readers go on.
     pub fn let_go(&mut self) {
         self.guards.clear();
         for shard in self.numbers.drain(..) {
@@ -59,8 +60,9 @@ impl<'e> Held<'e> {
         }
     }
 
-    /// Fetches the next few of these objects from memory, and where their keys stand: each pass waits for memory about
-    /// once, not once for each object. A lock between two of them would make the second wait for the first.
+    /// Prefetches the next few of these objects, and the table entries of their keys: the cache misses of a pass
+    /// overlap, so it waits for memory about once and not once for each object. All shards are locked beforehand,
+    /// because taking a lock between two loads would make the second wait for the first.
     pub fn fetch(&mut self, shards: &'e [Shard], objects: impl Iterator<Item = Handle>) {
         let next: SmallVec<[Handle; RUN]> = objects.take(RUN).collect();
         for handle in &next {
@@ -79,28 +81,26 @@ impl<'e> Held<'e> {
         self.let_go();
     }
 
-    /// A shard to look at.
+    /// Returns read access to a shard: through its kept guard, or by a new read lock.
     pub fn look<'s>(&'s self, shards: &'s [Shard], shard: usize) -> Look<'s> {
         match self.place(shard) {
             Some(place) => Look::Held(&self.guards[place]),
-            None => Look::Locked(shards[shard].objects.read()),
+            None => Look::Locked(shards[shard].read()),
         }
     }
 
-    /// A shard to change.
+    /// Returns write access to a shard: through its kept guard, or by a new write lock.
     pub fn change<'s>(&'s mut self, shards: &'s [Shard], shard: usize) -> Change<'s> {
         match self.place(shard) {
             Some(place) => Change::Held(&mut self.guards[place]),
-            None => Change::Locked(shards[shard].objects.write()),
+            None => Change::Locked(shards[shard].write()),
         }
     }
 }
 
-/// The objects of a shard to look at, which is locked for this alone or kept locked.
+/// Read access to the objects of a shard, which is locked for this access alone or kept locked.
 pub(super) enum Look<'s> {
-    /// Kept locked.
     Held(&'s Objects),
-    /// Locked for this.
     Locked(RwLockReadGuard<'s, Objects>),
 }
 
@@ -115,11 +115,9 @@ impl Deref for Look<'_> {
     }
 }
 
-/// The objects of a shard to change, which is locked for this alone or kept locked.
+/// Write access to the objects of a shard, which is locked for this access alone or kept locked.
 pub(super) enum Change<'s> {
-    /// Kept locked.
     Held(&'s mut Objects),
-    /// Locked for this.
     Locked(RwLockWriteGuard<'s, Objects>),
 }
 
@@ -140,12 +138,5 @@ impl DerefMut for Change<'_> {
             Self::Held(objects) => objects,
             Self::Locked(objects) => objects,
         }
-    }
-}
-
-impl Sequencer<'_> {
-    /// The objects of a shard to look at.
-    pub(super) fn objects(&self, shard: usize) -> Look<'_> {
-        self.held.look(&self.engine.shards, shard)
     }
 }

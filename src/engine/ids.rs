@@ -1,14 +1,14 @@
-//! Where objects lie, by id.
+//! Index of objects by id.
 //!
-//! Ids are given out in order, and so objects that are written together stand together here: adding one costs no
-//! search, and nothing is ever moved because there are more of them.
+//! Ids are assigned in order, so objects that are written together are neighbours here: adding one needs no search, and
+//! growth never moves existing entries.
 
 use std::collections::BTreeMap;
 
-use super::shard::Handle;
 use super::types::ObjectId;
+use crate::engine::key::Handle;
 
-/// Where objects lie, by id.
+/// Locations of objects by id.
 #[derive(Debug, Default)]
 pub struct Ids {
     /// Runs of 64 ids each; none is empty.
@@ -18,7 +18,7 @@ pub struct Ids {
     len: usize,
 }
 
-/// Which ids of a run there are, and the handles of these, in order.
+/// A run of 64 ids: which of them exist, and their handles in order.
 #[derive(Debug, Default)]
 struct Run {
     present: u64,
@@ -26,12 +26,12 @@ struct Run {
 }
 
 impl Run {
-    /// How many ids of the run lie below that of `bit`.
+    /// Returns how many ids of the run lie below that of `bit`.
     fn rank(&self, bit: u64) -> usize {
         (self.present & (bit - 1)).count_ones() as usize
     }
 
-    /// The ids of the run, which has that number, and their handles.
+    /// Returns the ids of the run, which has that number, and their handles.
     fn ids(&self, number: u64) -> impl Iterator<Item = (ObjectId, Handle)> {
         let mut present = self.present;
         self.handles.iter().map(move |handle| {
@@ -42,13 +42,13 @@ impl Run {
     }
 }
 
-/// The run of an id, and the bit of the id in it.
+/// Returns the run of an id, and the bit of the id in it.
 fn place(id: ObjectId) -> (u64, u64) {
     (id.0 / 64, 1 << (id.0 % 64))
 }
 
 impl Ids {
-    /// Where the object with this id lies.
+    /// Returns the location of the object with this id.
     #[must_use]
     pub fn find(&self, id: ObjectId) -> Option<Handle> {
         let (number, bit) = place(id);
@@ -57,7 +57,7 @@ impl Ids {
         run.handles.get(run.rank(bit)).filter(|_| there).copied()
     }
 
-    /// The run to add an id of that number to.
+    /// Returns the run of that number to add an id to, created if there is none.
     fn run_for(&mut self, number: u64) -> &mut Run {
         if number < self.last.0 {
             return self.runs.entry(number).or_default();
@@ -71,7 +71,7 @@ impl Ids {
         &mut self.last.1
     }
 
-    /// Adds an id that is not there.
+    /// Adds an id, or replaces its handle.
     pub fn insert(&mut self, id: ObjectId, handle: Handle) {
         let (number, bit) = place(id);
         let run = self.run_for(number);
@@ -85,7 +85,7 @@ impl Ids {
         self.len += 1;
     }
 
-    /// Takes an id out, and gives memory back when most of its run is empty.
+    /// Removes an id, and frees memory when most of its run is empty.
     pub fn remove(&mut self, id: ObjectId) {
         let (number, bit) = place(id);
         let last = number == self.last.0;
@@ -101,7 +101,7 @@ impl Ids {
         }
     }
 
-    /// All ids from this one on, in order, and where their objects lie.
+    /// Returns all ids from this one on, in order, and the locations of their objects.
     pub fn range(&self, from: ObjectId) -> impl Iterator<Item = (ObjectId, Handle)> {
         let number = from.0 / 64;
         let last = Some((&self.last.0, &self.last.1)).filter(|(last, _)| **last >= number);
@@ -109,7 +109,7 @@ impl Ids {
         runs.flat_map(|(number, run)| run.ids(*number)).skip_while(move |(id, _)| *id < from)
     }
 
-    /// How many ids there are.
+    /// Returns how many ids there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len

@@ -1,8 +1,8 @@
 //! The state machine that holds the metadata: objects, segments, clients, leases, eviction, allocation.
 //!
-//! It changes in one way, `Sequencer::apply`, which is a function of the state and a record. Operations look at the
-//! state, decide, and commit a record; readers take shared locks. There is no I/O here, no clock and nothing
-//! asynchronous: time enters as an argument.
+//! It changes in one way, `Sequencer::apply`, which is a function of the state and a record. Operations read the state,
+//! decide, and commit a record; readers take shared locks. There is no I/O here, no clock and nothing asynchronous:
+//! time enters as an argument.
 
 mod apply;
 pub mod atlas;
@@ -20,6 +20,7 @@ pub mod format;
 pub mod group;
 mod held;
 mod ids;
+pub mod key;
 pub mod object;
 pub mod open_segments;
 pub mod ops;
@@ -27,9 +28,12 @@ pub mod packing;
 pub mod pattern;
 pub mod promises;
 pub mod published;
+mod publishing;
 pub mod read;
 pub mod record;
 pub mod reign;
+mod renewals;
+pub mod reserved;
 pub mod rules;
 pub mod segment;
 pub mod shard;

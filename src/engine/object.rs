@@ -1,6 +1,6 @@
 //! An object: a key, and the replicas that hold its bytes.
 //!
-//! A store holds millions of these, so what most objects have is packed and the rest lies behind `extra`.
+//! A store holds millions of these, so fields that most objects need are packed and the rest is boxed in `extra`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -11,15 +11,15 @@ use super::group::Group;
 use super::promises::List;
 use super::segment::Segment;
 use super::task::Replication;
-use super::types::{LogTime, ObjectId, SequenceId};
+use super::types::{ClientNumber, LogTime, ObjectId, ReplicaId, SequenceId};
 
 /// Whether a replica's bytes are written. The numbers are those of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ReplicaStatus {
-    /// Somebody may be writing to it.
+    /// Reserved: a client may be writing to it.
     Processing = 2,
-    /// Its bytes are there.
+    /// Its writer has reported that all bytes are written.
     Complete = 3,
 }
 
@@ -28,36 +28,21 @@ pub enum ReplicaStatus {
 pub struct Replica {
     /// The segment that it lies in.
     pub segment: Arc<Segment>,
-    /// Where in the segment.
+    /// Relative to the segment's base.
     pub offset: u64,
     id: [u8; 7],
-    /// Whether it is written.
     pub status: ReplicaStatus,
 }
 
-/// The number by which clients, copies and moves tell replicas apart: made of the record that reserved the replica and
-/// its place there, so that it is never used again. It has 56 bits, which leaves 48 for the record: enough for eight
-/// years of a million records a second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ReplicaId(pub u64);
-
-impl ReplicaId {
-    /// The `nth` replica that this record reserved.
-    #[must_use]
-    pub fn new(record: SequenceId, nth: usize) -> Self {
-        Self((record.0 << 8 | nth as u64 & 0xff) & 0x00ff_ffff_ffff_ffff)
-    }
-}
-
 impl Replica {
-    /// A place that nobody has written to yet.
+    /// Creates a replica in status `Processing`, for bytes that a record has just reserved.
     #[must_use]
     pub fn reserved(segment: Arc<Segment>, offset: u64, id: ReplicaId) -> Self {
         let [id @ .., _] = id.0.to_le_bytes();
         Self { segment, offset, id, status: ReplicaStatus::Processing }
     }
 
-    /// What tells it from every other replica.
+    /// Returns the id, which is stored in 7 bytes to keep `Object` small.
     #[must_use]
     pub fn id(&self) -> ReplicaId {
         let mut bytes = [0; 8];
@@ -65,65 +50,59 @@ impl Replica {
         ReplicaId(u64::from_le_bytes(bytes))
     }
 
-    /// Whether a reader may use it.
+    /// Returns whether a reader may use it: its bytes are written and its segment is mounted.
     #[must_use]
     pub fn is_readable(&self) -> bool {
         self.status == ReplicaStatus::Complete && self.segment.is_alive()
     }
 
-    /// Whether nobody can use it any more: it is written, and its segment is gone. What is not written yet is kept for
-    /// whoever may be writing to it, mounted or not (R4).
+    /// Returns whether a sweep may drop it: it is written, and its segment is unmounted, so no reader can use it. A
+    /// replica that is not written yet stays reserved, mounted or not, because its writer may still be transferring
+    /// bytes (R4).
     #[must_use]
     pub fn can_be_swept(&self) -> bool {
         self.status == ReplicaStatus::Complete && !self.segment.is_alive()
     }
 
-    /// The address in the owner's memory.
+    /// Returns the address in the owner's memory.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.segment.base.wrapping_add(self.offset)
     }
 }
 
-/// The live lease of an object that is about to be removed.
+/// Value of `live_lease` that marks an object as about to be removed.
 const DOOMED: u64 = u64::MAX;
 
 /// The replicas of one object; nearly always one.
 pub type Replicas = SmallVec<[Replica; 1]>;
 
-/// A client by its place in the table of clients.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ClientNumber(pub u32);
-
-/// An object and all that is known of it.
+/// An object: its key, its replicas, and what records say about it.
 #[derive(Debug)]
 pub struct Object {
-    /// Its name among users.
     pub key: Box<[u8]>,
-    /// Its name among records.
     pub id: ObjectId,
     /// The last record about it.
     pub last_record: SequenceId,
-    /// Bytes of one replica.
+    /// Size of each replica, in bytes.
     pub size: u64,
-    /// Until when readers were promised it; not part of the replicated state.
+    /// Live lease: until when this master has promised it to readers, or [`DOOMED`]. Not part of the replicated state.
     live_lease: AtomicU64,
-    /// Until when records say that readers were promised it; zero if none ever said so.
+    /// Replicated lease: the end of the promise to readers as records have it; zero if no record has set it.
     pub replicated_lease: LogTime,
     first: Replica,
-    /// Who wrote it.
     pub client: ClientNumber,
-    /// What the writer said it is.
+    /// Kind of data, as the writer named it.
     pub data_type: u8,
-    /// Never evicted.
+    /// Whether it is never evicted.
     pub hard_pinned: bool,
-    /// The lists of promises to be replicated that its slot is on, a bit for each [`List`].
+    /// Bit set of the [`List`]s of unreplicated leases that its slot is on.
     listed: AtomicU8,
-    /// What few objects have.
+    /// Rarely used fields, boxed to keep `Object` at 96 bytes.
     pub extra: Option<Box<Extra>>,
 }
 
-/// What few objects have.
+/// Rarely used fields of an [`Object`].
 #[derive(Debug, Default)]
 pub struct Extra {
     /// All replicas but the first.
@@ -139,7 +118,7 @@ pub struct Extra {
 }
 
 impl Object {
-    /// A new object that nobody has read.
+    /// Creates an object without a lease.
     #[must_use]
     pub fn new(key: &[u8], id: ObjectId, size: u64, client: ClientNumber, first: Replica) -> Self {
         Self {
@@ -158,23 +137,23 @@ impl Object {
         }
     }
 
-    /// All replicas.
+    /// Returns all replicas, at least one.
     pub fn replicas(&self) -> impl Iterator<Item = &Replica> {
         std::iter::once(&self.first).chain(self.extra.iter().flat_map(|extra| extra.more.iter()))
     }
 
-    /// All replicas, to change.
+    /// Returns all replicas for modification.
     pub fn replicas_mut(&mut self) -> impl Iterator<Item = &mut Replica> {
         std::iter::once(&mut self.first).chain(self.extra.iter_mut().flat_map(|extra| extra.more.iter_mut()))
     }
 
-    /// Adds a replica.
+    /// Adds a replica after the existing ones.
     pub fn push_replica(&mut self, replica: Replica) {
         self.extra_mut().more.push(replica);
     }
 
-    /// Removes the replicas that `gone` names and returns them. If it names all, the object is left as it is and
-    /// `None` says that the object itself has to go.
+    /// Removes and returns the replicas for which `gone` is true. If that is all of them, leaves the object unchanged
+    /// and returns `None`: the caller has to remove the object itself.
     pub fn take_replicas(&mut self, mut gone: impl FnMut(&Replica) -> bool) -> Option<Replicas> {
         let (out, mut kept): (Replicas, Vec<Replica>) = {
             let mut out = Replicas::new();
@@ -197,25 +176,25 @@ impl Object {
         Some(out)
     }
 
-    /// Whether any replica lies in a segment that is still mounted; an object without is as good as gone.
+    /// Returns whether any replica lies in a mounted segment. An object without one counts as absent.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.replicas().any(|replica| replica.segment.is_alive())
     }
 
-    /// Whether a reader could use any replica.
+    /// Returns whether a reader could use any replica.
     #[must_use]
     pub fn is_readable(&self) -> bool {
         self.replicas().any(Replica::is_readable)
     }
 
-    /// Whether every replica is written.
+    /// Returns whether every replica is written.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.replicas().all(|replica| replica.status == ReplicaStatus::Complete)
     }
 
-    /// Whether every replica that is still there is written: those in unmounted segments do not count any more.
+    /// Returns whether every replica in a mounted segment is written; those in unmounted segments do not count.
     #[must_use]
     pub fn is_written(&self) -> bool {
         self.replicas()
@@ -223,12 +202,12 @@ impl Object {
             .all(|replica| replica.status == ReplicaStatus::Complete)
     }
 
-    /// What few objects have, made if it is not there.
+    /// Returns the rarely used fields, created empty if there are none.
     pub fn extra_mut(&mut self) -> &mut Extra {
         self.extra.get_or_insert_with(Box::default)
     }
 
-    /// Gives `extra` back when nothing is left in it.
+    /// Drops `extra` if nothing is left in it.
     pub fn trim(&mut self) {
         let bare = self.extra.as_ref().is_some_and(|extra| {
             extra.more.is_empty()
@@ -242,43 +221,45 @@ impl Object {
         }
     }
 
-    /// The group that it belongs to.
+    /// Returns the group that it belongs to.
     #[must_use]
     pub fn group(&self) -> Option<&Arc<Group>> {
         self.extra.as_ref()?.group.as_ref()
     }
 
-    /// The copy or move under way.
+    /// Returns the copy or move under way.
     #[must_use]
     pub fn replication(&self) -> Option<&Replication> {
         self.extra.as_ref()?.replication.as_ref()
     }
 
-    /// The checksum that the writer named.
+    /// Returns the checksum that the writer named.
     #[must_use]
     pub fn checksum(&self) -> Option<u64> {
         self.extra.as_ref()?.checksum
     }
 
-    /// Until when eviction spares it if it can.
+    /// Returns until when eviction spares it if possible; zero if it has no soft pin.
     #[must_use]
     pub fn soft_pin_until(&self) -> LogTime {
         self.extra.as_ref().map_or(LogTime(0), |extra| extra.soft_pin_until)
     }
 
-    /// Until when readers were promised it, by the object's own lease, its group's and what is replicated.
+    /// Returns until when readers were promised it: the latest of its live lease, its replicated lease and the lease of
+    /// its group.
     #[must_use]
     pub fn lease(&self) -> LogTime {
         let own = self.live_lease().max(self.replicated_lease);
         self.group().map_or(own, |group| own.max(group.lease(self.id)))
     }
 
-    /// Promises readers the object for `ttl_ms` more, and names the list that its slot has to be added to, if any. A
-    /// promise is worth a record of its own only when half its time has passed since the last one; until then the object
-    /// waits on the other list, which a hand-over needs.
+    /// Extends the live lease to `ttl_ms` from now and returns the list that its slot has to be added to, if any. A
+    /// lease is worth a record only when half its time has passed since the last one that was replicated
+    /// ([`List::Due`]); until then the object waits on [`List::Early`], which only a hand-over writes to the log.
     ///
     /// The lease is raised before the bits are read, and [`Object::unlist`] clears a bit before the lease is read, all
-    /// sequentially consistent: a thread that takes the object off a list sees this promise, or this call adds it again.
+    /// sequentially consistent. So a thread that takes the object off a list either sees the raised lease, or this call
+    /// adds the object again.
     pub fn promise(&self, now: LogTime, ttl_ms: u64) -> Option<List> {
         let until = now.plus(ttl_ms);
         self.live_lease.fetch_max(until.0, Ordering::SeqCst);
@@ -292,24 +273,26 @@ impl Object {
         (!waits && self.list(list)).then_some(list)
     }
 
-    /// Marks the object as being on a list. False if it was already, and so must not be added.
+    /// Marks the object as being on a list. Returns false if it was marked already and must not be added again.
     pub fn list(&self, list: List) -> bool {
         self.listed.fetch_or(list.bit(), Ordering::SeqCst) & list.bit() == 0
     }
 
-    /// Marks the object as taken off a list. False if it was not on it: its slot belonged to another object then.
+    /// Marks the object as taken off a list. Returns false if it was not on it: the entry on the list is of an earlier
+    /// object in the same slot.
     pub fn unlist(&self, list: List) -> bool {
         self.listed.fetch_and(!list.bit(), Ordering::SeqCst) & list.bit() != 0
     }
 
-    /// Whether it is about to be removed: a reader that sees this must look again when the removal is done.
+    /// Returns whether it is about to be removed. A reader that sees this must look the key up again after the removal.
     #[must_use]
     pub fn is_doomed(&self) -> bool {
         self.live_lease.load(Ordering::Acquire) == DOOMED
     }
 
-    /// Marks it as about to be removed and returns its lease, unless a lease holds it at `now` and counts. Needs the
-    /// shard's write lock: without it a reader could be promised the object between the look and the mark.
+    /// Marks it as about to be removed and returns its previous live lease. Returns `None` and changes nothing if it is
+    /// leased beyond `now` and `force` is false. Needs the shard's write lock: without it a reader could be granted a
+    /// lease between the check and the mark.
     pub fn doom(&mut self, now: LogTime, force: bool) -> Option<u64> {
         if self.lease() > now && !force {
             None
@@ -318,30 +301,31 @@ impl Object {
         }
     }
 
-    /// Makes the promises of its group its own, before it gets an id that they do not cover.
+    /// Copies the lease of its group into its own live lease, before it gets a new id that the group's lease does not
+    /// cover.
     pub fn keep_promises(&mut self) {
         *self.live_lease.get_mut() = self.live_lease().max(self.lease()).0;
     }
 
-    /// Whether readers were promised more than records say.
+    /// Returns whether readers were promised it for longer than records say.
     #[must_use]
     pub fn owes_renewal(&self) -> bool {
         self.lease() > self.replicated_lease
     }
 
-    /// Takes the mark off again.
+    /// Removes the mark of [`Object::doom`] and restores the live lease that it returned.
     pub fn spare(&mut self, live_lease: u64) {
         *self.live_lease.get_mut() = live_lease;
     }
 
-    /// The live lease alone, as a number.
+    /// Returns the live lease alone, without the group's and the replicated one.
     #[must_use]
     pub fn live_lease(&self) -> LogTime {
         LogTime(self.live_lease.load(Ordering::SeqCst))
     }
 
-    /// The last record that an answer about this object rests on: its own last one, and those that unmounted
-    /// segments under it.
+    /// Returns the last record that an answer about this object depends on: the last one about the object, or a later
+    /// one that unmounted a segment of its replicas.
     #[must_use]
     pub fn rests_on(&self) -> SequenceId {
         let gone = self.replicas().filter(|replica| !replica.segment.is_alive());
@@ -355,7 +339,8 @@ mod tests {
 
     #[test]
     fn an_object_stays_small() {
-        // Resident bytes per object are a goal of the project; a field more here is a field more millions of times.
+        // Resident bytes per object are a goal of the project, and every byte here is multiplied by millions of
+        // objects.
         assert!(std::mem::size_of::<Object>() <= 96, "{}", std::mem::size_of::<Object>());
         assert_eq!(std::mem::size_of::<Option<Object>>(), std::mem::size_of::<Object>());
     }

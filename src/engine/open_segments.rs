@@ -1,7 +1,8 @@
 //! The segments that take new objects, and which of them have a free range of some length.
 //!
-//! Above the segments stands a tree of maxima: each node has the longest free range of the segments below it. So a write
-//! that finds no memory anywhere costs one look, and the next segment with enough of it a few, however many are full.
+//! Above the segments is a tree of maxima: each node has the longest free range of the segments below it. So it takes
+//! one comparison to find that no segment has enough memory for a write, and a few steps to find the next segment that
+//! has, however many are full.
 
 use super::types::SegmentNumber;
 
@@ -9,31 +10,31 @@ use super::types::SegmentNumber;
 #[derive(Debug, Default)]
 pub struct OpenSegments {
     numbers: Vec<SegmentNumber>,
-    /// The tree: the children of node `n` are `2 n` and `2 n + 1`, and its second half are the leaves, one for each place
-    /// and zero for those that are not used.
+    /// The tree: the children of node `n` are `2 n` and `2 n + 1`, and its second half are the leaves, one for each
+    /// place and zero for those that are not used.
     longest: Vec<u64>,
 }
 
 impl OpenSegments {
-    /// How many there are.
+    /// Returns how many open segments there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.numbers.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty()
     }
 
-    /// All of them. Their places are their indexes.
+    /// Returns all of them. The place of a segment is its index here.
     #[must_use]
     pub fn numbers(&self) -> &[SegmentNumber] {
         &self.numbers
     }
 
-    /// The longest free range of all.
+    /// Returns the longest free range of all.
     #[must_use]
     pub fn longest(&self) -> u64 {
         self.longest.get(1).copied().unwrap_or(0)
@@ -54,7 +55,7 @@ impl OpenSegments {
         place as u32
     }
 
-    /// Twice as many leaves.
+    /// Doubles the number of leaves.
     fn grow(&mut self) {
         let leaves = self.leaves();
         let mut tree = vec![0; (leaves * 4).max(2)];
@@ -66,7 +67,7 @@ impl OpenSegments {
         self.longest = tree;
     }
 
-    /// The segment at this place has another longest free range now.
+    /// Sets the longest free range of the segment at this place.
     pub fn set(&mut self, place: u32, longest: u64) {
         let mut node = self.leaves() + place as usize;
         let Some(leaf) = self.longest.get_mut(node) else { return };
@@ -80,7 +81,7 @@ impl OpenSegments {
         }
     }
 
-    /// Takes the segment at this place out. Another one may get the place, which is returned.
+    /// Removes the segment at this place. If another segment moves there, returns that one.
     pub fn remove(&mut self, place: u32) -> Option<SegmentNumber> {
         let last = self.numbers.len().checked_sub(1)?;
         let longest = self.longest.get(self.leaves() + last).copied()?;
@@ -91,12 +92,12 @@ impl OpenSegments {
         Some(moved)
     }
 
-    /// Forgets all.
+    /// Removes all segments.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// The first place from this one on whose segment has a free range of that length.
+    /// Returns the first place from this one on whose segment has a free range of that length.
     #[must_use]
     pub fn next_with(&self, from: usize, length: u64) -> Option<usize> {
         if from >= self.numbers.len() || length == 0 {

@@ -1,14 +1,13 @@
-//! Numbers and byte strings as bytes, for whatever is kept: records in the log and snapshots.
+//! Encodes numbers and byte strings, for records in the log and for snapshots.
 //!
-//! Numbers take seven bits a byte, small ones first; differences are folded so that small ones of either sign are
-//! short. Reading believes nothing: every length is checked against what is left before anything is done with it.
+//! Numbers take seven bits a byte, the lowest bits first (LEB128); differences are zigzag-encoded, so that small ones
+//! of either sign are short. Reading trusts nothing: every length is checked against what is left before it is used.
 
 use super::types::Uuid;
 
-/// Why bytes are not what they should be.
+/// Why bytes cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// Something is cut off.
     #[error("the bytes end too early")]
     Short,
     /// There is more than there should be.
@@ -20,14 +19,13 @@ pub enum Malformed {
     /// A value that this version does not know.
     #[error("{what} has the unknown value {value}")]
     Unknown {
-        /// What has it.
+        /// What has the value, for the message.
         what: &'static str,
-        /// The value.
         value: u64,
     },
 }
 
-/// Appends a number.
+/// Appends a number of variable length.
 #[inline]
 pub fn put_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
@@ -37,7 +35,7 @@ pub fn put_number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Appends the way from `from` to `to`, which is short when they are near, whichever is the larger.
+/// Appends the difference from `from` to `to`, which is short when they are near, whichever is the larger.
 #[inline]
 pub fn put_difference(out: &mut Vec<u8>, from: u64, to: u64) {
     let way = to.wrapping_sub(from) as i64;
@@ -51,50 +49,50 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends a name of two words.
+/// Appends an id of two 64-bit words.
 #[inline]
 pub fn put_uuid(out: &mut Vec<u8>, id: Uuid) {
     put_word(out, id.first);
     put_word(out, id.second);
 }
 
-/// Appends a number that is as likely large as small.
+/// Appends a number in eight bytes, for values that are as likely large as small.
 #[inline]
 pub fn put_word(out: &mut Vec<u8>, word: u64) {
     out.extend_from_slice(&word.to_le_bytes());
 }
 
-/// Reads what the functions above wrote. After an error, what comes next means nothing.
+/// Decoder of what the functions above wrote. After an error, further reads return nothing meaningful.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'b> {
     rest: &'b [u8],
 }
 
 impl<'b> Reader<'b> {
-    /// Reads from the first byte on.
+    /// Starts at the first byte.
     #[must_use]
     pub fn new(bytes: &'b [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// Whether everything was read.
+    /// Returns whether everything was read.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// How many bytes are left.
+    /// Returns how many bytes are left.
     #[must_use]
     pub fn left(&self) -> usize {
         self.rest.len()
     }
 
-    /// That everything was read.
+    /// Checks that everything was read.
     pub fn finish(&self) -> Result<(), Malformed> {
         if self.rest.is_empty() { Ok(()) } else { Err(Malformed::Long) }
     }
 
-    /// One byte.
+    /// Reads one byte; fails at the end of the input.
     #[inline]
     pub fn byte(&mut self) -> Result<u8, Malformed> {
         let (first, rest) = self.rest.split_first().ok_or(Malformed::Short)?;
@@ -102,7 +100,7 @@ impl<'b> Reader<'b> {
         Ok(*first)
     }
 
-    /// A yes or no.
+    /// Reads a boolean; `what` names it in an error.
     pub fn flag(&mut self, what: &'static str) -> Result<bool, Malformed> {
         match self.byte()? {
             0 => Ok(false),
@@ -111,7 +109,7 @@ impl<'b> Reader<'b> {
         }
     }
 
-    /// A number.
+    /// Reads a number of variable length.
     #[inline]
     pub fn number(&mut self) -> Result<u64, Malformed> {
         let mut number = 0;
@@ -129,26 +127,26 @@ impl<'b> Reader<'b> {
         Err(Malformed::Overflow)
     }
 
-    /// A number of a smaller type.
+    /// Reads a number of a smaller type.
     #[inline]
     pub fn narrow<T: TryFrom<u64>>(&mut self) -> Result<T, Malformed> {
         T::try_from(self.number()?).map_err(|_| Malformed::Overflow)
     }
 
-    /// The number that lies this way from `from`.
+    /// Reads a difference and returns the number at that distance from `from`.
     #[inline]
     pub fn difference(&mut self, from: u64) -> Result<u64, Malformed> {
         let folded = self.number()?;
         Ok(from.wrapping_add(folded >> 1 ^ (folded & 1).wrapping_neg()))
     }
 
-    /// How many items follow, each of at least `each` bytes: no more than there is room for.
+    /// Reads how many items follow, each of at least `each` bytes. Refuses more than the rest of the bytes can hold.
     pub fn count(&mut self, each: usize) -> Result<usize, Malformed> {
         let count: usize = self.narrow()?;
         if count > self.rest.len() / each.max(1) { Err(Malformed::Short) } else { Ok(count) }
     }
 
-    /// So many bytes as they are.
+    /// Reads `length` bytes as they are.
     #[inline]
     pub fn raw(&mut self, length: usize) -> Result<&'b [u8], Malformed> {
         let (bytes, rest) = self.rest.split_at_checked(length).ok_or(Malformed::Short)?;
@@ -156,14 +154,14 @@ impl<'b> Reader<'b> {
         Ok(bytes)
     }
 
-    /// A byte string.
+    /// Reads a byte string behind its length.
     #[inline]
     pub fn bytes(&mut self) -> Result<&'b [u8], Malformed> {
         let length = self.narrow()?;
         self.raw(length)
     }
 
-    /// A number that is as likely large as small.
+    /// Reads a number of eight bytes.
     #[inline]
     pub fn word(&mut self) -> Result<u64, Malformed> {
         let (bytes, rest) = self.rest.split_first_chunk().ok_or(Malformed::Short)?;
@@ -171,7 +169,7 @@ impl<'b> Reader<'b> {
         Ok(u64::from_le_bytes(*bytes))
     }
 
-    /// A name of two words.
+    /// Reads an id of two 64-bit words.
     pub fn uuid(&mut self) -> Result<Uuid, Malformed> {
         Ok(Uuid { first: self.word()?, second: self.word()? })
     }

@@ -1,4 +1,4 @@
-//! Reads. They take shared locks, promise readers the object for a while, and change no state.
+//! Reads. They take shared locks, grant live leases, and change no replicated state.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -6,47 +6,45 @@ use std::sync::Arc;
 use super::client::Client;
 use super::object::Object;
 use super::segment::Segment;
-use super::shard::{KeyHash, Shard};
+use super::shard::Shard;
 use super::state::Engine;
 use super::types::{Answer, ErrorCode, LogTime, SequenceId, Uuid};
 use super::walk::PIECE;
-#[cfg(feature = "planted")]
-use crate::planted::{self, Bug};
+use crate::engine::key::KeyHash;
 
-/// A shard in which a key was looked up.
+/// Result of looking a key up in its shard.
 struct Looked<'e> {
     shard: &'e Shard,
-    /// Where the object is, if there is one.
+    /// Slot of the object, if there is one.
     slot: u32,
-    /// What an answer about an absent key rests on.
+    /// Record that an answer about an absent key depends on.
     last_removal: SequenceId,
 }
 
 impl Engine {
-    /// Looks a key up. An object that is about to be removed is looked up again when that is done, so that no reader is
-    /// promised what is no longer there.
+    /// Looks a key up. If its object is about to be removed, looks again when that is done, so that no reader is
+    /// granted a lease on an object that is gone.
     fn look<R>(&self, key: &[u8], mut look: impl FnMut(&Looked<'_>, Option<&Object>) -> R) -> R {
         let hash = KeyHash::of(key);
         let shard = &self.shards[hash.shard()];
         loop {
             {
-                let objects = shard.objects.read();
+                let objects = shard.read();
                 let slot = objects.find(hash, key);
                 let found = slot.and_then(|slot| objects.at(slot));
                 let doomed = found.is_some_and(Object::is_doomed);
-                #[cfg(feature = "planted")]
-                let doomed = doomed && !planted::active(Bug::PromiseDoomed);
+                let doomed = doomed && !planted!(PromiseDoomed);
                 if !doomed {
                     let (slot, last_removal) = (slot.unwrap_or(0), objects.last_removal);
                     return look(&Looked { shard, slot, last_removal }, found);
                 }
             }
-            // The one who dooms holds the sequencer until the object is gone or spared.
+            // The operation that marked the object holds the sequencer until it is removed or spared: wait for that.
             drop(self.sequencer(LogTime(0)));
         }
     }
 
-    /// Whether a key can be read; if so, readers are promised it.
+    /// Returns whether a key can be read; if so, grants a lease on it.
     pub fn exist(&self, key: &[u8], now: LogTime) -> Answer<bool> {
         self.look(key, |at, found| match found {
             None => Answer::ok(false, at.last_removal),
@@ -58,7 +56,7 @@ impl Engine {
         })
     }
 
-    /// Hands a readable object to `read` and promises readers the object.
+    /// Calls `read` with a readable object and grants a lease on it.
     pub fn get<R>(&self, key: &[u8], now: LogTime, mut read: impl FnMut(&Object) -> R) -> Answer<R> {
         self.readable(key, |at, object| {
             let rests_on = self.promise(at, object, now);
@@ -84,12 +82,12 @@ impl Engine {
         })
     }
 
-    /// Hands a readable object to `read` and promises nothing.
+    /// Calls `read` with a readable object, without granting a lease.
     pub fn peek<R>(&self, key: &[u8], mut read: impl FnMut(&Object) -> R) -> Answer<R> {
         self.readable(key, |_, object| (read(object), found_by(object)))
     }
 
-    /// Whether there is an object of that key, without a promise.
+    /// Returns whether a key has an object in mounted memory, readable or not, without granting a lease.
     pub fn is_present(&self, key: &[u8]) -> Answer<bool> {
         self.look(key, |at, found| match found {
             None => Answer::ok(false, at.last_removal),
@@ -97,9 +95,9 @@ impl Engine {
         })
     }
 
-    /// Promises readers the object and returns what the answer rests on. Its shard is locked, so its slot stays its own
-    /// until it is on a list. A sealed engine promises nothing, and what it would have said is never sent: bytes without a
-    /// lease may be given out again at any time (INV-7).
+    /// Grants a lease on the object and returns the record that the answer depends on. Its shard is locked, so its slot
+    /// cannot be reused before it is on a list. A sealed engine grants nothing, and the answer is never sent: bytes
+    /// without a lease may be reallocated at any time (INV-7).
     fn promise(&self, at: &Looked<'_>, object: &Object, now: LogTime) -> SequenceId {
         if self.is_sealed() {
             return SequenceId::NEVER;
@@ -114,7 +112,7 @@ impl Engine {
         found_by(object)
     }
 
-    /// The mounted segments, in order of their mount.
+    /// Returns the mounted segments, in order of their mount.
     #[must_use]
     pub fn segments(&self) -> Vec<Arc<Segment>> {
         let mut all = Vec::new();
@@ -122,8 +120,8 @@ impl Engine {
         all
     }
 
-    /// Hands the mounted segments to `visit`, in order of their mount. The lock that mounts and unmounts need is given
-    /// back now and then: there may be tens of thousands.
+    /// Calls `visit` with the mounted segments, in order of their mount. Releases the lock after every piece: mounts
+    /// and unmounts need it, and there may be tens of thousands of segments.
     pub(super) fn each_segment(&self, mut visit: impl FnMut(&Arc<Segment>)) {
         let mut after = Bound::Unbounded;
         loop {
@@ -139,14 +137,14 @@ impl Engine {
         }
     }
 
-    /// What is known of a client, and the record that it rests on.
+    /// Returns a copy of what is known of a client.
     #[must_use]
     pub fn client(&self, id: Uuid) -> Option<Client> {
         self.clients.read().get(&id).cloned()
     }
 
-    /// Whether a client has told its segments since it was last lost. That it has not rests on nothing: it is asked to
-    /// do so once more.
+    /// Returns whether a client has reported all its segments and counts as alive. For an unknown client the answer
+    /// needs no durability wait: the client is merely asked to remount.
     pub fn is_joined(&self, id: Uuid) -> Answer<bool> {
         match self.clients.read().get(&id) {
             Some(client) => Answer::ok(client.joined, client.last_record),
@@ -154,32 +152,29 @@ impl Engine {
         }
     }
 
-    /// How many clients have told their segments.
+    /// Returns how many clients have reported all their segments.
     #[must_use]
     pub fn joined_clients(&self) -> usize {
         self.clients.read().values().filter(|client| client.joined).count()
     }
 
-    /// An entry of the metadata server, and the record that made it.
+    /// Returns an entry of the metadata server, and the record that stored it.
     #[must_use]
     pub fn metadata(&self, key: &[u8]) -> Option<(Arc<[u8]>, SequenceId)> {
         self.metadata.read().get(key).cloned()
     }
 
-    /// Entries of the metadata server.
+    /// Returns the number of entries of the metadata server.
     #[must_use]
     pub fn metadata_len(&self) -> usize {
         self.metadata.read().len()
     }
 }
 
-/// What an answer rests on that hands an object out: replicas in unmounted segments are left out of it.
+/// Returns the record that an answer with this object depends on: the unmount of a replica that it leaves out counts,
+/// too.
 fn found_by(object: &Object) -> SequenceId {
-    #[cfg(feature = "planted")]
-    if planted::active(Bug::AnswerReadEarly) {
-        return SequenceId(0);
-    } else if planted::active(Bug::IgnoreUnmount) {
-        return object.last_record;
-    }
+    planted!(AnswerReadEarly => return SequenceId(0));
+    planted!(IgnoreUnmount => return object.last_record);
     object.rests_on()
 }

@@ -1,8 +1,8 @@
-//! The reign of one primary: what `NewTerm` left behind, and what it found.
+//! The current term: what its `NewTerm` record set, and what the new primary found.
 
 use super::types::{LogTime, SegmentNumber, SequenceId, Term};
 
-/// What is known of the current term. All of it is state.
+/// The current term as the log describes it. All of it is replicated state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reign {
     /// The term; zero before the first `NewTerm`.
@@ -13,11 +13,11 @@ pub struct Reign {
     pub since: LogTime,
     /// Until then nothing is evicted, and nothing removed unless forced (R6).
     pub hold_until: LogTime,
-    /// The longest promise that this primary gives a reader, in milliseconds: its successor has to know.
+    /// Longest read lease that this primary grants, in milliseconds: its successor computes the hold from it.
     pub lease_ttl: u64,
-    /// The time to live of the lease that this primary leads with, in milliseconds.
+    /// TTL of this primary's leader lease, in milliseconds.
     pub leader_ttl: u64,
-    /// The run of its process.
+    /// Identifies the run of the primary's process.
     pub boot_id: u64,
     /// Segments with a lower number were mounted in an earlier term.
     pub first_segment: SegmentNumber,
@@ -30,44 +30,42 @@ pub struct Reign {
 /// A primary as the first record of its term names it.
 #[derive(Clone, Copy, Debug)]
 pub struct Primary<'a> {
-    /// Its name.
     pub name: &'a [u8],
-    /// The run of its process.
+    /// Identifies the run of the primary's process.
     pub boot_id: u64,
-    /// The time to live of the lease that it leads with, in milliseconds.
+    /// TTL of its leader lease, in milliseconds.
     pub leader_ttl: u64,
 }
 
 impl Reign {
-    /// Whether a primary has handed over and nothing has happened since, `last` being the last record: then all its
-    /// promises to readers are in the log.
+    /// Returns whether the log ends with a `Resign`, `last` being its last record: then every read lease that the old
+    /// primary granted is in the log or ends by `hold_until`.
     #[must_use]
     pub fn has_resigned(&self, last: SequenceId) -> bool {
         self.resigned == last && last != SequenceId(0)
     }
 }
 
-/// What a primary found when it took over. Not state: it is for people to read.
+/// What a primary found when it took over, for status and events. Not state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TermReport {
-    /// The term.
     pub term: Term,
     /// The record that began it.
     pub began: SequenceId,
-    /// Clients that have to tell their segments again.
+    /// Clients that have to report their segments again.
     pub clients: usize,
-    /// Segments that take nothing new until then.
+    /// Segments that are closed to new objects until their client has done so.
     pub segments: usize,
     /// Objects, those being written included.
     pub objects: u64,
-    /// Bytes given out.
+    /// Allocated bytes.
     pub bytes: u64,
-    /// Writes, copies and moves under way, and bytes kept from others for a while.
+    /// How many writes, copies and moves are under way, and how many discarded reservations are not released yet.
     pub reservations: usize,
     /// For how many milliseconds nothing is evicted, and nothing removed unless forced (R6).
     pub hold_ms: u64,
-    /// Objects that have been removed since because their memory is gone.
+    /// Objects that have been removed since because their memory was unmounted.
     pub objects_removed: u64,
-    /// Bytes of those.
+    /// Their sizes, one replica counted for each.
     pub bytes_removed: u64,
 }

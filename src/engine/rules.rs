@@ -1,15 +1,15 @@
-//! What the operator of a store sets: times, limits and preferences. They shape the records that a primary makes and
-//! never enter `apply`.
+//! Settings of a store: timeouts, limits and preferences. They shape the records that a primary makes and never enter
+//! `apply`.
 
 /// How segments are chosen for a new object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
-    /// Any that has room.
+    /// Any with enough free memory.
     #[default]
     Random,
-    /// Of a few taken at random, those with the most room.
+    /// Of a few taken at random, those with the largest free share.
     FreeRatioFirst,
-    /// Those of the writer's own host, then the hosts after it.
+    /// Those of the writer's own host, then of the other hosts in order of their id.
     LocalFirst,
 }
 
@@ -19,11 +19,11 @@ pub enum Expired {
     /// They stay until memory is short.
     #[default]
     Keep,
-    /// They go, which is most of a cache.
+    /// They are evicted, which is most of a cache.
     Evict,
 }
 
-/// What the operator of a store sets.
+/// Settings of a store: how objects and tasks are treated.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// How long a read protects an object, in milliseconds.
@@ -40,15 +40,14 @@ pub struct Rules {
     pub eviction_ratio: f64,
     /// After so many milliseconds another writer may take over a key whose write is stuck.
     pub discard_timeout: u64,
-    /// After so many milliseconds nobody writes to reserved bytes any more.
+    /// After so many milliseconds the writer of reserved bytes counts as stopped, and they are released.
     pub release_timeout: u64,
-    /// How segments are chosen.
     pub strategy: Strategy,
-    /// Tasks that may wait.
+    /// Most tasks that may wait to be fetched.
     pub max_pending_tasks: usize,
-    /// Tasks that may be worked on.
+    /// Most tasks that clients may work on at the same time.
     pub max_processing_tasks: usize,
-    /// Ended tasks that are remembered.
+    /// Most ended tasks that are remembered.
     pub max_finished_tasks: usize,
     /// How long a task may wait, in milliseconds; zero for ever.
     pub pending_task_timeout: u64,
@@ -59,8 +58,8 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// How long bytes that left an object are kept from others, in milliseconds: until nobody writes to them any more
-    /// and nobody who was promised them reads them (INV-7).
+    /// Returns how long bytes that left an object stay reserved, in milliseconds: until neither a writer nor a reader
+    /// with a lease can still be using them (INV-7).
     #[must_use]
     pub fn hold(&self) -> u64 {
         self.release_timeout.max(self.lease_ttl)

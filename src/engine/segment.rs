@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use super::types::{SegmentNumber, SequenceId, Uuid};
 
-/// Where a segment is in its life. The numbers are those of the protocol.
+/// Life-cycle state of a segment. The numbers are those of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SegmentStatus {
@@ -25,11 +25,10 @@ pub struct Segment {
     pub client: Uuid,
     /// The name that users know it by; several segments may share one.
     pub name: Box<[u8]>,
-    /// The first address.
     pub base: u64,
-    /// How many bytes.
+    /// Length of the memory, in bytes.
     pub size: u64,
-    /// Where transfers go.
+    /// Transfer Engine endpoint that clients read from and write to.
     pub te_endpoint: Box<[u8]>,
     /// The transport that the client named.
     pub protocol: Box<[u8]>,
@@ -41,18 +40,17 @@ pub struct Segment {
     last_record: AtomicU64,
 }
 
-/// What a client says of a segment when it mounts it.
+/// Description of a segment as its client gives it when mounting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentSpec<'a> {
     /// The client's name for the segment.
     pub id: Uuid,
     /// The name that users know it by.
     pub name: &'a [u8],
-    /// The first address.
     pub base: u64,
-    /// How many bytes.
+    /// Length of the memory, in bytes.
     pub size: u64,
-    /// Where transfers go.
+    /// Transfer Engine endpoint that clients read from and write to.
     pub te_endpoint: &'a [u8],
     /// The transport that the client named.
     pub protocol: &'a [u8],
@@ -84,19 +82,19 @@ impl Segment {
         }
     }
 
-    /// The address after the last one.
+    /// Returns the address after the last one.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.base.saturating_add(self.size)
     }
 
-    /// Whether it is mounted. Replicas in a segment that is not are as good as gone.
+    /// Returns whether it is mounted. Replicas in an unmounted segment cannot be read.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.alive.load(Ordering::Acquire)
     }
 
-    /// Where it is in its life.
+    /// Returns its life-cycle state: in use, or draining.
     #[must_use]
     pub fn status(&self) -> SegmentStatus {
         if self.status.load(Ordering::Acquire) == SegmentStatus::Ok as u8 {
@@ -106,13 +104,13 @@ impl Segment {
         }
     }
 
-    /// Bytes given out.
+    /// Returns the allocated bytes, reserved ones included.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// The last record that changed the segment itself.
+    /// Returns the last record that changed the segment itself.
     #[must_use]
     pub fn last_record(&self) -> SequenceId {
         SequenceId(self.last_record.load(Ordering::Acquire))
@@ -128,11 +126,12 @@ impl Segment {
     }
 
     pub(super) fn bury(&self, record: SequenceId) {
+        // In this order: a reader that sees the segment unmounted must also see the record that its answer depends on.
         self.last_record.store(record.0, Ordering::Release);
         self.alive.store(false, Ordering::Release);
     }
 
-    /// Whether `spec` describes this very segment.
+    /// Returns whether `spec` describes this very segment.
     #[must_use]
     pub fn matches(&self, spec: &SegmentSpec<'_>) -> bool {
         self.id == spec.id

@@ -2,93 +2,37 @@
 //!
 //! Readers take the read lock; only the holder of the sequencer takes the write lock.
 
-use parking_lot::{Mutex, RwLock};
-use xxhash_rust::xxh3::xxh3_64;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use super::key::KeyHash;
 use super::object::Object;
 use super::promises::Promises;
 use super::slab::Slab;
 use super::table::Table;
 use super::types::SequenceId;
 
-/// How many shards there are. Which shard a key is in is the same in all versions, since an answer about an absent key
-/// rests on the last removal in its shard.
-pub const SHARDS: usize = 256;
-
-/// Objects that one shard can hold: a handle has 24 bits for the place in the shard.
+/// Objects that one shard can hold: a handle has 24 bits for the slot in the shard.
 pub const SHARD_CAPACITY: usize = 1 << 24;
-
-/// A key's hash: the same in all versions and on all machines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyHash(pub u64);
-
-impl KeyHash {
-    /// The hash of `key`.
-    #[must_use]
-    pub fn of(key: &[u8]) -> Self {
-        Self(xxh3_64(key))
-    }
-
-    /// The shard. The tag of an entry has the lowest bits; these are others.
-    #[must_use]
-    pub fn shard(self) -> usize {
-        (self.0 >> 40) as usize % SHARDS
-    }
-
-    /// The part of it that the table keeps.
-    fn tag(self) -> u32 {
-        self.0 as u32
-    }
-}
-
-/// A key with its hash, which is worked out once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key<'k> {
-    /// The key.
-    pub bytes: &'k [u8],
-    /// Its hash.
-    pub hash: KeyHash,
-}
-
-impl<'k> Key<'k> {
-    /// Hashes `bytes`.
-    #[must_use]
-    pub fn new(bytes: &'k [u8]) -> Self {
-        Self { bytes, hash: KeyHash::of(bytes) }
-    }
-}
-
-/// Where an object lies: shard and place in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handle(u32);
-
-impl Handle {
-    /// Packs shard and place.
-    #[must_use]
-    pub fn new(shard: usize, slot: u32) -> Self {
-        Self((shard as u32) << 24 | slot)
-    }
-
-    /// The shard.
-    #[must_use]
-    pub fn shard(self) -> usize {
-        (self.0 >> 24) as usize
-    }
-
-    /// The place in the shard.
-    #[must_use]
-    pub fn slot(self) -> u32 {
-        self.0 & 0x00ff_ffff
-    }
-}
 
 /// A shard with its locks.
 #[derive(Debug, Default)]
 pub struct Shard {
-    /// The objects.
-    pub objects: RwLock<Objects>,
-    /// Promises to readers that wait to be replicated.
+    objects: RwLock<Objects>,
+    /// Live leases that are not replicated yet.
     pub promises: Mutex<Promises>,
+}
+
+impl Shard {
+    /// Locks the objects for a reader. The holder of the sequencer may have this shard locked already: it reads through
+    /// `Sequencer::objects`.
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, Objects> {
+        self.objects.read()
+    }
+
+    /// Locks the objects for the holder of the sequencer, which changes them through its locked shards (`held.rs`).
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Objects> {
+        self.objects.write()
+    }
 }
 
 /// The objects of one shard.
@@ -96,32 +40,32 @@ pub struct Shard {
 pub struct Objects {
     by_key: Table,
     slab: Slab<Object>,
-    /// The last record that removed an object here: what an answer about an absent key rests on.
+    /// The last record that removed an object here: an answer about an absent key depends on it.
     pub last_removal: SequenceId,
 }
 
 impl Objects {
-    /// The place of the object with this key.
+    /// Returns the slot of the object with this key.
     #[must_use]
     pub fn find(&self, hash: KeyHash, key: &[u8]) -> Option<u32> {
         self.by_key.find(hash.tag(), |slot| self.slab.get(slot).is_some_and(|object| *object.key == *key))
     }
 
-    /// Where the object with a key of this hash most likely is, going by the table alone.
+    /// Returns the likely slot of the object with a key of this hash, from the table alone: the key is not compared.
     #[must_use]
     pub fn likely(&self, hash: KeyHash) -> Option<u32> {
         self.by_key.find(hash.tag(), |_| true)
     }
 
-    /// Looks at where a key of this hash would be in the table, so that it is in the cache when it is needed. The number
-    /// means nothing: it is made of what was looked at.
+    /// Loads the table entry of a key of this hash into the CPU cache. The number means nothing: it only depends on
+    /// that memory, so that the load is not optimised away.
     #[must_use]
     pub fn touch_table(&self, hash: KeyHash) -> u64 {
         u64::from(self.by_key.touch(hash.tag()))
     }
 
-    /// Looks at the object at this place, or at the place of the next new one, so that it is in the cache when it is
-    /// needed. The number means nothing: it is made of what was looked at.
+    /// Loads the object at this slot, or the slot of the next new one, into the CPU cache. The number means nothing: it
+    /// only depends on that memory, so that the load is not optimised away.
     #[must_use]
     pub fn touch(&self, slot: Option<u32>) -> u64 {
         match slot {
@@ -132,31 +76,31 @@ impl Objects {
         }
     }
 
-    /// The object with this key.
+    /// Returns the object with this key.
     #[must_use]
     pub fn get(&self, hash: KeyHash, key: &[u8]) -> Option<&Object> {
         self.slab.get(self.find(hash, key)?)
     }
 
-    /// The object at this place.
+    /// Returns the object at this slot.
     #[must_use]
     pub fn at(&self, slot: u32) -> Option<&Object> {
         self.slab.get(slot)
     }
 
-    /// The object at this place, to change.
+    /// Returns the object at this slot for modification.
     pub fn at_mut(&mut self, slot: u32) -> Option<&mut Object> {
         self.slab.get_mut(slot)
     }
 
-    /// Stores an object whose key is not here yet.
+    /// Stores an object whose key is not here yet, and returns its slot.
     pub fn insert(&mut self, hash: KeyHash, object: Object) -> u32 {
         let slot = self.slab.insert(object);
         self.by_key.insert(hash.tag(), slot);
         slot
     }
 
-    /// Takes the object at this place out.
+    /// Removes and returns the object at this slot; `record` is the record that removes it.
     pub fn remove(&mut self, slot: u32, record: SequenceId) -> Option<Object> {
         let object = self.slab.remove(slot)?;
         self.last_removal = record;
@@ -164,24 +108,24 @@ impl Objects {
         Some(object)
     }
 
-    /// How many objects are here.
+    /// Returns how many objects are here.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slab.len()
     }
 
-    /// Whether no object is here.
+    /// Returns whether no object is here.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.slab.is_empty()
     }
 
-    /// The objects by place.
+    /// Returns the objects by slot.
     pub(super) fn slab(&self) -> &Slab<Object> {
         &self.slab
     }
 
-    /// All objects.
+    /// Returns all objects, in the order of their slots.
     pub fn iter(&self) -> impl Iterator<Item = &Object> {
         self.slab.iter()
     }

@@ -1,6 +1,6 @@
-//! A store of values by small number, in pages that are given back when they are empty.
+//! A store of values by small index, in pages that are freed when they are empty.
 //!
-//! One growing vector would hold up to twice what it needs and never shrink below a single survivor at its end.
+//! One growing vector would take up to twice the memory it needs, and could not shrink below its last used index.
 
 const PAGE: usize = 64;
 
@@ -13,8 +13,8 @@ pub struct Slab<T> {
     len: usize,
 }
 
-/// A page and which of its places are used. The values lie by themselves, so that 64 of a round size take no more than
-/// they need from the memory allocator.
+/// A page, and a bit set of its used slots. The values are an allocation of their own, so that 64 of a round size take
+/// no more than they need from the memory allocator.
 #[derive(Debug)]
 struct Page<T> {
     values: Option<Box<[Option<T>; PAGE]>>,
@@ -28,7 +28,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Stores a value and says where.
+    /// Stores a value and returns its index.
     pub fn insert(&mut self, value: T) -> u32 {
         let number = match self.open.last() {
             Some(&number) => number as usize,
@@ -49,8 +49,8 @@ impl<T> Slab<T> {
         (number * PAGE + place) as u32
     }
 
-    /// Whether there is room for one more in the page that is filled next: the answer is for whoever wants that place
-    /// in the cache.
+    /// Returns whether the slot that the next insert uses is allocated and free. Callers want the access more than the
+    /// answer: it loads that slot into the CPU cache.
     #[must_use]
     pub fn is_next_free(&self) -> bool {
         self.open.last().and_then(|number| self.pages.get(*number as usize)).is_some_and(|page| {
@@ -59,7 +59,7 @@ impl<T> Slab<T> {
         })
     }
 
-    /// Takes a value out.
+    /// Removes and returns the value at `index`.
     pub fn remove(&mut self, index: u32) -> Option<T> {
         let number = index as usize / PAGE;
         let place = index as usize % PAGE;
@@ -79,31 +79,31 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// The value at `index`.
+    /// Returns the value at `index`.
     #[must_use]
     pub fn get(&self, index: u32) -> Option<&T> {
         self.pages.get(index as usize / PAGE)?.values.as_ref()?[index as usize % PAGE].as_ref()
     }
 
-    /// The value at `index`, to change.
+    /// Returns the value at `index` for modification.
     pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         self.pages.get_mut(index as usize / PAGE)?.values.as_mut()?[index as usize % PAGE].as_mut()
     }
 
-    /// How many values are stored.
+    /// Returns how many values are stored.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing is stored.
+    /// Returns whether nothing is stored.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Visits about `most` values from an index on, whole pages of them. Returns the index to go on from, unless all were
-    /// visited. A page that is empty costs something, too, and counts as one value.
+    /// Visits about `most` values from an index on, in whole pages. Returns the index to continue from, or `None` if
+    /// all were visited. An empty page counts as one value, because visiting it is not free either.
     pub fn visit_from(&self, index: u32, most: usize, mut visit: impl FnMut(&T)) -> Option<u32> {
         let (mut number, mut place) = (index as usize / PAGE, index as usize % PAGE);
         let mut cost = 0;
@@ -120,7 +120,7 @@ impl<T> Slab<T> {
         None
     }
 
-    /// All values.
+    /// Returns all values, in the order of their slots.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.pages.iter().flat_map(|page| page.values.iter().flat_map(|values| values.iter().flatten()))
     }

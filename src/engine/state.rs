@@ -1,4 +1,4 @@
-//! The whole of the metadata, and how readers and the sequencer get at it.
+//! The engine: all metadata, and how readers and the sequencer access it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,18 +8,19 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::client::Clients;
 use super::core::{Core, Mounted};
-use super::digest::Digest;
 use super::doubts::OutOfOrder;
 use super::faults::Fault;
 use super::format::Format;
-use super::held::Held;
+use super::held::{Held, Look};
 use super::published::Published;
 use super::record::Record;
 use super::reign::Reign;
 use super::rules::Rules;
 use super::segment::Segment;
-use super::shard::{SHARDS, Shard};
+use super::shard::Shard;
 use super::types::{LogTime, SegmentNumber, SequenceId};
+use crate::engine::key::SHARDS;
+use crate::engine::types::Digest;
 
 /// The state machine. Readers share it; changes pass through [`Engine::sequencer`].
 #[derive(Debug)]
@@ -29,7 +30,7 @@ pub struct Engine {
     pub(super) segments: RwLock<BTreeMap<SegmentNumber, Arc<Segment>>>,
     pub(super) metadata: RwLock<HashMap<Box<[u8]>, Entry>>,
     core: Mutex<Core>,
-    /// The record that is being applied, or was last.
+    /// Id of the record that is being applied, or was applied last.
     pub(super) begun: AtomicU64,
     pub(super) applied: AtomicU64,
     /// Written under the sequencer only; see [`Engine::seal`].
@@ -37,24 +38,23 @@ pub struct Engine {
     log: Option<Box<dyn Log>>,
     pub(super) published: Mutex<Published>,
     pub(super) recent_faults: Mutex<Vec<Fault>>,
-    /// What the operator set.
+    /// Settings; they never enter `apply`.
     pub rules: Rules,
-    /// Counts for metrics.
     pub counts: Counts,
 }
 
-/// The value of an entry of the metadata server, and the record that made it.
+/// The value of an entry of the metadata server, and the record that stored it.
 type Entry = (Arc<[u8]>, SequenceId);
 
-/// Where the records of a primary go, in order, while the sequencer is held: it must not wait.
+/// Receiver of the records of a primary, in order. It is called while the sequencer is held, so it must not block.
 pub trait Log: Send + Sync + std::fmt::Debug {
-    /// The next record, which is applied already and has to be written in this format.
+    /// Appends the next record, which is applied already, in this format.
     fn append(&self, format: Format, id: SequenceId, at: LogTime, record: &Record<'_>);
 }
 
-/// When something is done: a moment, or a clock to read.
+/// Source of the time of an operation: a fixed time, or a clock to read.
 pub trait Now {
-    /// The moment.
+    /// Returns the time of the operation.
     fn now(self) -> LogTime;
 }
 
@@ -70,19 +70,17 @@ impl<C: FnOnce() -> LogTime> Now for C {
     }
 }
 
-/// Counts for metrics. They follow the state but are not part of it. Only `apply` counts, so nobody counts at the same
-/// time.
+/// Counters for metrics. They follow the state but are not part of it. Only `apply` counts, so there is one writer at a
+/// time and no atomic addition is needed.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Objects.
     pub objects: AtomicU64,
     /// Objects with a soft pin.
     pub soft_pinned: AtomicU64,
-    /// Bytes given out.
+    /// Allocated bytes of all mounted segments.
     pub allocated: AtomicU64,
     /// Bytes of all mounted segments.
     pub capacity: AtomicU64,
-    /// Bytes evicted.
     pub evicted_bytes: AtomicU64,
     /// Times that bytes were taken from an object but stayed reserved.
     pub discarded: AtomicU64,
@@ -102,25 +100,25 @@ impl Counts {
     }
 }
 
-/// The right to change the state: whoever holds it is alone.
+/// The exclusive right to change the state, released when dropped.
 pub struct Sequencer<'e> {
     pub(super) engine: &'e Engine,
     pub(super) core: MutexGuard<'e, Core>,
     /// Shards that an operation keeps locked.
     pub(super) held: Held<'e>,
-    /// Log time of what is done now.
+    /// Log time of the current operation.
     pub now: LogTime,
-    /// Segments that went. What was free of them may take milliseconds to drop, and fields are dropped in order: by then
-    /// the sequencer is released.
+    /// Unmounted segments. Dropping their free ranges may take milliseconds; fields are dropped in order, so the
+    /// sequencer is released by then.
     pub(super) buried: Vec<Mounted>,
 }
 
 impl Engine {
-    /// An empty state.
+    /// Creates an empty state without a log.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
         let kept_tasks = u32::try_from(rules.max_finished_tasks).unwrap_or(u32::MAX);
-        // A log begins with a NewTerm that says how many; a master without a log never has one.
+        // A log begins with a NewTerm that sets this; a master without a log never has one.
         let core = Core { reign: Reign { kept_tasks, ..Reign::default() }, ..Core::default() };
         Self {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
@@ -139,27 +137,27 @@ impl Engine {
         }
     }
 
-    /// An empty state whose records go to a log.
+    /// Creates an empty state whose records go to a log.
     #[must_use]
     pub fn with_log(rules: Rules, log: Box<dyn Log>) -> Self {
         Self { log: Some(log), ..Self::new(rules) }
     }
 
-    /// Whether records go to a log, where each has to fit into a batch.
+    /// Returns whether records go to a log, where each has to fit into a batch.
     #[must_use]
     pub fn has_log(&self) -> bool {
         self.log.is_some()
     }
 
-    /// Waits for the right to change the state. Log time never goes back, whatever the clock says. A clock is read after
-    /// the wait: what a client is told from then on counts from then on (R4).
+    /// Waits for the right to change the state. Log time never goes back, whatever the clock says. A clock is read
+    /// after the wait, so that the timeouts of a reservation do not start before its client can know of it (R4).
     pub fn sequencer(&self, now: impl Now) -> Sequencer<'_> {
         let core = self.core.lock();
         let now = now.now().max(core.log_time);
         Sequencer { engine: self, core, held: Held::default(), now, buried: Vec::new() }
     }
 
-    /// Refuses commits and live leases from here on: the term in which this engine took them is over, and a straggler
+    /// Refuses commits and live leases from here on: the term in which this engine took them is over, and a late call
     /// of that term must not change a state that now follows the log of another primary. Waits for the sequencer, so no
     /// commit is under way when it returns. Records of the log are still applied.
     pub fn seal(&self) {
@@ -167,42 +165,42 @@ impl Engine {
         self.sealed.store(true, Ordering::Relaxed);
     }
 
-    /// Takes commits and live leases again: a term of this engine begins.
+    /// Accepts commits and live leases again: a term of this master begins.
     pub fn unseal(&self) {
         let _sequencer = self.core.lock();
         self.sealed.store(false, Ordering::Relaxed);
     }
 
-    /// Makes records in this format from here on. A log has it from its format key.
+    /// Sets the format of the records that this engine makes from here on. That of a log is in its format key.
     pub fn set_format(&self, format: Format) {
         self.core.lock().format = format;
     }
 
-    /// Whether commits and live leases are refused. Under the sequencer the answer stays true until it is let go of.
+    /// Returns whether commits and live leases are refused. While the caller holds the sequencer, this does not change.
     #[must_use]
     pub fn is_sealed(&self) -> bool {
         self.sealed.load(Ordering::Relaxed)
     }
 
-    /// The last record applied.
+    /// Returns the last record applied.
     #[must_use]
     pub fn applied(&self) -> SequenceId {
         SequenceId(self.applied.load(Ordering::Acquire))
     }
 
-    /// How many objects there are.
+    /// Returns how many objects there are.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.counts.objects.load(Ordering::Relaxed)
     }
 
-    /// Whether there is no object.
+    /// Returns whether there is no object.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The share of all memory that is given out.
+    /// Returns the allocated share of all memory.
     #[must_use]
     pub fn used_ratio(&self) -> f64 {
         let capacity = self.counts.capacity.load(Ordering::Relaxed);
@@ -215,8 +213,13 @@ impl Engine {
 }
 
 impl Sequencer<'_> {
-    /// Gives a record its sequence id and applies it: the one way in which a primary changes state. A sealed engine
-    /// does nothing and returns [`SequenceId::NEVER`].
+    /// Returns read access to the objects of a shard.
+    pub(super) fn objects(&self, shard: usize) -> Look<'_> {
+        self.held.look(&self.engine.shards, shard)
+    }
+
+    /// Gives a record its sequence id, applies it and appends it to the log: the one way in which a primary changes
+    /// state. A sealed engine does nothing and returns [`SequenceId::NEVER`].
     pub fn commit(&mut self, record: &Record<'_>) -> SequenceId {
         if self.engine.is_sealed() {
             return SequenceId::NEVER;
@@ -229,14 +232,14 @@ impl Sequencer<'_> {
         id
     }
 
-    /// The id that the next record will have.
+    /// Returns the id that the next record will have.
     #[must_use]
     pub fn next_id(&self) -> SequenceId {
         SequenceId(self.core.last.0 + 1)
     }
 
     /// Applies one record: the one way in which state changes, on every replica. One that is not the next is not
-    /// applied and puts this state in doubt (INV-1). What a record does depends on the format that it was written in, not
+    /// applied, and this state is doubted (INV-1). What a record does depends on the format that it was written in, not
     /// on the version of this binary (INV-8).
     pub fn apply(&mut self, format: Format, id: SequenceId, at: LogTime, record: &Record<'_>) {
         let expected = self.next_id();
@@ -250,13 +253,13 @@ impl Sequencer<'_> {
         self.engine.applied.store(id.0, Ordering::Release);
     }
 
-    /// A bug on purpose: applies a record once more.
+    /// Applies a record once more: a bug on purpose.
     #[cfg(feature = "planted")]
     pub(crate) fn apply_again(&mut self, format: Format, id: SequenceId, at: LogTime, record: &Record<'_>) {
         self.change(format, id, at, record);
     }
 
-    /// The sum over all replicated items.
+    /// Returns the digest of all replicated items.
     #[must_use]
     pub fn digest(&self) -> Digest {
         self.core.digest()

@@ -1,10 +1,11 @@
 //! Writes into memory that is no longer mounted.
 //!
-//! A reservation does not end because its segment went away (R4): the writer does not know, and when the same memory is
-//! mounted again, whoever is given its bytes would see them change (INV-5). So every mount leaves out what strays have of
-//! it until they end. This is an index over the objects and the discarded bytes, not state.
+//! A reservation does not end when its segment is unmounted (R4): the writer does not know of that and may still be
+//! transferring bytes. If the same memory is mounted again and another client is given these bytes, the two would
+//! overwrite each other (INV-5). So every mount leaves out the ranges of such writes, the strays, until they end. This
+//! is an index over the objects and the discarded bytes, not state.
 //!
-//! Memory without an endpoint is not in it: nobody can reach it.
+//! Memory without an endpoint is not in it: no client can reach it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -13,29 +14,29 @@ use super::extents::Extents;
 use super::object::{Replica, ReplicaStatus};
 use super::segment::Segment;
 
-/// The end of each range by its first address and the replica that it is.
+/// End address of each range, by its first address and its replica id.
 type Ends = BTreeMap<(u64, u64), u64>;
 
-/// Bytes of unmounted memory into which somebody may still be writing.
+/// Ranges of unmounted memory that a client may still be writing to.
 #[derive(Debug, Default)]
 pub struct Strays {
-    /// By endpoint.
+    /// Ranges by the endpoint of their segment's transfer engine.
     ranges: HashMap<Box<[u8]>, Ends>,
 }
 
-/// Whether the replica is a stray: its segment is gone, and somebody may be writing to it.
+/// Returns whether the replica is a stray: its segment is unmounted, and a client may still be writing to it.
 #[must_use]
 pub fn is_stray(replica: &Replica) -> bool {
     replica.status == ReplicaStatus::Processing && !replica.segment.is_alive()
 }
 
-/// The addresses of a replica.
+/// Returns the addresses of a replica.
 #[must_use]
 pub fn addresses(replica: &Replica, size: u64) -> Range<u64> {
     replica.address()..replica.address().saturating_add(size)
 }
 
-/// What of a range of addresses lies in a segment, as offsets and in whole granules.
+/// Returns the part of a range of addresses that lies in a segment, as offsets, extended to whole granules.
 fn share(segment: &Segment, range: &Range<u64>) -> Option<Range<u64>> {
     let start = range.start.max(segment.base) - segment.base;
     let end = range.end.min(segment.end()).checked_sub(segment.base)?;
@@ -44,7 +45,7 @@ fn share(segment: &Segment, range: &Range<u64>) -> Option<Range<u64>> {
 }
 
 impl Strays {
-    /// Remembers a replica of a segment that is gone. To say so again changes nothing.
+    /// Adds a replica of an unmounted segment. Adding it again changes nothing.
     pub fn insert(&mut self, replica: &Replica, size: u64) {
         let Range { start, end } = addresses(replica, size);
         if !replica.segment.te_endpoint.is_empty() {
@@ -53,7 +54,7 @@ impl Strays {
         }
     }
 
-    /// Forgets a replica that nobody writes to any more. True if it was there.
+    /// Removes a replica whose write has ended. Returns whether it was there.
     pub fn remove(&mut self, replica: &Replica) -> bool {
         let endpoint = &replica.segment.te_endpoint;
         let Some(ranges) = self.ranges.get_mut(endpoint) else { return false };
@@ -64,7 +65,7 @@ impl Strays {
         there
     }
 
-    /// What a mount of this segment has to leave out: ranges of offsets, in order, that do not touch.
+    /// Returns what a mount of this segment has to leave out: ranges of offsets, in order, that do not touch.
     #[must_use]
     pub fn left_out(&self, segment: &Segment) -> Vec<Range<u64>> {
         let Some(ranges) = self.ranges.get(&segment.te_endpoint) else { return Vec::new() };
@@ -83,8 +84,8 @@ impl Strays {
         all
     }
 
-    /// What a mounted segment need no longer leave out when the stray at these addresses has ended: offsets in whole
-    /// granules, without those that the strays next to it have a part of.
+    /// Returns the offsets that a mounted segment need no longer leave out when the stray at these addresses has ended:
+    /// whole granules, without those that neighbouring strays still share.
     #[must_use]
     pub fn given_back(&self, segment: &Segment, ended: &Range<u64>) -> Option<Range<u64>> {
         let mut range = share(segment, ended)?;
@@ -100,20 +101,20 @@ impl Strays {
         (range.start < range.end).then_some(range)
     }
 
-    /// Hands every stray to `visit`: its endpoint and its addresses.
+    /// Calls `visit` with the endpoint and the addresses of every stray.
     pub fn each(&self, mut visit: impl FnMut(&[u8], Range<u64>)) {
         for (endpoint, ranges) in &self.ranges {
             ranges.iter().for_each(|((start, _), end)| visit(endpoint, *start..*end));
         }
     }
 
-    /// How many there are.
+    /// Returns how many strays there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ranges.values().map(BTreeMap::len).sum()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()

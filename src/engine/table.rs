@@ -1,18 +1,19 @@
-//! Which object is where, by the hash of its key.
+//! Hash table from keys to the slots of their objects.
 //!
-//! With millions of objects every look at such a table is a look at memory, and that is what it costs. Here an entry lies
-//! at the place that its tag names or soon after it, in one array: what is looked for, or the room for what is not there,
-//! is nearly always in one line of the cache. Tables that keep marks and entries apart look at two.
+//! With millions of objects every look-up in such a table misses the CPU cache, and that is what it costs. Here an
+//! entry is at the index that its tag determines or soon after it, in one array (linear probing): the entry, or the gap
+//! that shows that there is none, is nearly always in one cache line. Tables that keep marks and entries apart access
+//! two.
 
-/// What the table has of an object. With the tag it can grow, and tell nearly every other key from the one that is looked
-/// for, without a look at the objects, which lie elsewhere.
+/// Entry of one object. With the tag the table can grow, and rule out nearly every key other than the one that is
+/// looked for, without access to the objects, which are elsewhere in memory.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     slot: u32,
     tag: u32,
 }
 
-/// No object has this place: a shard does not hold that many.
+/// Slot of an empty entry: no object has it, because a shard does not hold that many.
 const NOWHERE: u32 = u32::MAX;
 
 impl Entry {
@@ -23,13 +24,13 @@ impl Entry {
     }
 }
 
-/// Entries of the smallest table: one line of the cache.
+/// Entries of the smallest table: one cache line.
 const SMALLEST: usize = 8;
 
-/// A table below this many entries is not worth giving back.
+/// A table of no more than this many entries is not worth shrinking.
 const SMALL: usize = 64;
 
-/// Places by tag. Several entries may have the same tag.
+/// Slots by tag. Several entries may have the same tag.
 #[derive(Debug, Default)]
 pub struct Table {
     /// A power of two of them, or none. At least three of sixteen are empty, so that every search ends.
@@ -37,14 +38,14 @@ pub struct Table {
     len: usize,
 }
 
-/// So many entries a table of this size holds at most.
+/// Returns how many entries a table of this size holds at most.
 fn room(size: usize) -> usize {
     size / 16 * 13 + size % 16 / 2
 }
 
 impl Table {
-    /// Where an entry with this tag belongs: tags are spread evenly, so their highest bits are too. A table that doubles
-    /// keeps the order of its entries.
+    /// Returns the index where an entry with this tag belongs: tags are spread evenly, so their highest bits are too. A
+    /// table that doubles keeps the order of its entries.
     fn home(&self, tag: u32) -> usize {
         ((u64::from(tag) * self.entries.len() as u64) >> 32) as usize
     }
@@ -53,7 +54,7 @@ impl Table {
         (at + 1) & (self.entries.len() - 1)
     }
 
-    /// Where the entry is, and its slot, of this tag for which `is_it` is true.
+    /// Returns the index and the slot of the entry with this tag for which `is_it` is true.
     fn search(&self, tag: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<(usize, u32)> {
         let mut at = self.home(tag);
         loop {
@@ -68,20 +69,20 @@ impl Table {
         }
     }
 
-    /// The slot with this tag for which `is_it` is true.
+    /// Returns the slot with this tag for which `is_it` is true.
     #[inline]
     pub fn find(&self, tag: u32, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         self.search(tag, is_it).map(|(_, slot)| slot)
     }
 
-    /// Looks at where an entry with this tag would be, so that it is in the cache when it is needed. The number means
-    /// nothing: it is made of what was looked at.
+    /// Loads the memory where an entry with this tag would be into the CPU cache. The number means nothing: it only
+    /// depends on that memory, so that the load is not optimised away.
     #[inline]
     pub fn touch(&self, tag: u32) -> u32 {
         self.entries.get(self.home(tag)).map_or(0, |entry| entry.slot)
     }
 
-    /// Adds an entry.
+    /// Adds an entry; a table that is too full doubles first.
     pub fn insert(&mut self, tag: u32, slot: u32) {
         if self.len >= room(self.entries.len()) {
             self.resize((self.entries.len() * 2).max(SMALLEST));
@@ -100,12 +101,12 @@ impl Table {
         }
     }
 
-    /// Takes an entry out, and gives memory back when most of the table stands empty.
+    /// Removes an entry, and shrinks the table when most of it is empty.
     pub fn remove(&mut self, tag: u32, slot: u32) {
         let Some((mut hole, _)) = self.search(tag, |other| other == slot) else { return };
         let mask = self.entries.len() - 1;
         let mut at = self.after(hole);
-        // Whoever stands behind the hole moves up, unless the hole lies before where it belongs.
+        // Each entry behind the hole moves into it, unless the hole lies before the index where that entry belongs.
         while !self.entries[at].is_empty() {
             let home = self.home(self.entries[at].tag);
             if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
@@ -116,7 +117,7 @@ impl Table {
         }
         self.entries[hole] = Entry::EMPTY;
         self.len -= 1;
-        // With room to grow into, so that it does not flap.
+        // With space to grow into, so that the size does not flap.
         if self.entries.len() > SMALL && self.len * 8 < self.entries.len() {
             self.resize((self.len * 4).next_power_of_two().max(SMALLEST));
         }
@@ -127,7 +128,7 @@ impl Table {
         entries.into_iter().filter(|entry| !entry.is_empty()).for_each(|entry| self.place(entry));
     }
 
-    /// How many entries there are.
+    /// Returns how many entries there are.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.len
@@ -140,7 +141,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    /// A tag of few values, so that many are the same or neighbours, at both ends of the table and in between.
+    /// Returns a tag of few values, so that many are the same or neighbours, at both ends of the table and in between.
     fn tag() -> impl Strategy<Value = u32> {
         prop_oneof![
             0..4_u32,
@@ -156,7 +157,7 @@ mod tests {
             let mut table = Table::default();
             let mut model: BTreeSet<(u32, u32)> = BTreeSet::new();
             for (what, tag, slot) in steps {
-                // First it fills, then it empties.
+                // Three inserts for two removals, so that the table grows.
                 if what < 3 {
                     if model.insert((tag, slot)) {
                         table.insert(tag, slot);

@@ -2,49 +2,41 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use super::object::ReplicaId;
 use super::record::{DynamicLease, ReplicationKind};
 use super::types::{LogTime, SequenceId, Uuid};
+use crate::engine::types::ReplicaId;
 
 /// A copy or move of one object that is under way.
 #[derive(Clone, Debug)]
 pub struct Replication {
-    /// Copy or move.
     pub kind: ReplicationKind,
-    /// Who makes it.
     pub client: Uuid,
     /// The replica that is read; it cannot be evicted or written meanwhile.
     pub source: ReplicaId,
     /// The replicas that are written.
     pub targets: Vec<ReplicaId>,
-    /// When it began.
     pub started: LogTime,
-    /// Named by whoever began it, zero for a plain one.
+    /// Lease that the client named for a dynamic copy; zero for a plain one.
     pub dynamic: DynamicLease,
 }
 
-/// Where a task is in its life. The numbers are those of the protocol.
+/// Life-cycle state of a task. The numbers are those of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum TaskStatus {
-    /// Nobody has fetched it.
+    /// Its client has not fetched it yet.
     Pending = 0,
     /// Its client works on it.
     Processing = 1,
-    /// It ended badly.
     Failed = 2,
-    /// It ended well.
     Success = 3,
 }
 
 /// A copy or move that a client is asked to make.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// Its name.
     pub id: Uuid,
-    /// Copy or move.
     pub kind: ReplicationKind,
-    /// The object's key.
     pub key: Box<[u8]>,
     /// The tenant that was named.
     pub tenant: Box<[u8]>,
@@ -52,58 +44,57 @@ pub struct Task {
     pub source: Box<[u8]>,
     /// The segments to write to.
     pub targets: Vec<Box<[u8]>>,
-    /// Who is to do it.
+    /// The client that is to do it.
     pub client: Uuid,
-    /// Where it is.
     pub status: TaskStatus,
     /// When it was asked for.
     pub created: LogTime,
-    /// When it last changed.
     pub updated: LogTime,
-    /// What its client, or a time-out, said in the end.
+    /// Message of its client, or of the timeout, from its end.
     pub message: Box<[u8]>,
     /// The last record about it.
     pub last_record: SequenceId,
 }
 
-/// All tasks.
+/// All tasks, with a queue for each status.
 #[derive(Debug, Default)]
 pub struct Tasks {
     all: HashMap<Uuid, Task>,
-    /// What waits to be fetched, by client, oldest first.
+    /// Tasks that wait to be fetched, by client, oldest first.
     pending: HashMap<Uuid, VecDeque<Uuid>>,
     pending_len: usize,
-    /// What is worked on, by the record that assigned it, oldest first.
+    /// Tasks that clients work on, by the record that assigned them, oldest first.
     processing: BTreeSet<(SequenceId, Uuid)>,
-    /// What has ended, oldest first.
+    /// Ended tasks, oldest first.
     finished: VecDeque<Uuid>,
 }
 
 impl Tasks {
-    /// The task with this name.
+    /// Returns the task with this id.
     #[must_use]
     pub fn get(&self, id: Uuid) -> Option<&Task> {
         self.all.get(&id)
     }
 
-    /// How many wait to be fetched.
+    /// Returns how many wait to be fetched.
     #[must_use]
     pub fn pending_len(&self) -> usize {
         self.pending_len
     }
 
-    /// How many are being worked on.
+    /// Returns how many are being worked on.
     #[must_use]
     pub fn processing_len(&self) -> usize {
         self.processing.len()
     }
 
-    /// The tasks that wait for `client`, oldest first.
+    /// Returns the tasks that wait for `client`, oldest first.
     pub fn pending_for(&self, client: Uuid) -> impl Iterator<Item = &Task> {
         self.pending.get(&client).into_iter().flatten().filter_map(|id| self.all.get(id))
     }
 
-    /// The tasks that have waited since before `pending_since`, or been worked on since before `processing_since`.
+    /// Returns the tasks that have waited since before `pending_since`, or been worked on since before
+    /// `processing_since`.
     #[must_use]
     pub fn overdue(&self, pending_since: LogTime, processing_since: LogTime) -> Vec<(Uuid, TaskStatus)> {
         let waiting = self.pending.values().flat_map(|queue| {
@@ -117,7 +108,7 @@ impl Tasks {
         waiting.chain(worked_on).map(|task| (task.id, task.status)).collect()
     }
 
-    /// All tasks, in no order.
+    /// Returns all tasks, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Task> {
         self.all.values()
     }
@@ -156,7 +147,7 @@ impl Tasks {
         }
     }
 
-    /// Forgets the oldest ended task if there are more than `keep`.
+    /// Removes and returns the oldest ended task if there are more than `keep`.
     pub(super) fn forget_finished(&mut self, keep: usize) -> Option<Task> {
         while self.finished.len() > keep {
             let forgotten = self.finished.pop_front().and_then(|id| self.all.remove(&id));

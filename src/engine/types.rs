@@ -12,11 +12,11 @@ impl SequenceId {
     pub const NEVER: Self = Self(u64::MAX);
 }
 
-/// An object's name in records: the sequence id of its Start record, never reused.
+/// Id by which records name an object: the sequence id of its Start record, never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u64);
 
-/// The reign of one primary: the revision that created its election key. Grows with every change of primary.
+/// The term of one primary: the revision that created its election key. Grows with every change of primary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term(pub u64);
 
@@ -25,7 +25,7 @@ pub struct Term(pub u64);
 pub struct LogTime(pub u64);
 
 impl LogTime {
-    /// This moment, `ms` milliseconds later.
+    /// Returns the time `ms` milliseconds later.
     #[must_use]
     pub fn plus(self, ms: u64) -> Self {
         Self(self.0.saturating_add(ms))
@@ -36,12 +36,10 @@ impl LogTime {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentNumber(pub u32);
 
-/// The pair of words that Mooncake uses to name clients, segments and tasks.
+/// The pair of 64-bit words by which Mooncake identifies clients, segments and tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uuid {
-    /// The first word.
     pub first: u64,
-    /// The second word.
     pub second: u64,
 }
 
@@ -51,7 +49,7 @@ impl fmt::Display for Uuid {
     }
 }
 
-/// An answer that is not a success, with the number that clients know it by.
+/// An error code of the Mooncake protocol; zero is success.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct ErrorCode(pub i32);
 
@@ -60,7 +58,7 @@ macro_rules! error_codes {
         impl ErrorCode {
             $(#[doc = $doc] pub const $name: ErrorCode = ErrorCode($value);)*
 
-            /// The name that the protocol gives this number, if it has one.
+            /// Returns the name that the protocol gives this number, if it has one.
             #[must_use]
             pub fn name(self) -> Option<&'static str> {
                 match self.0 { $($value => Some(stringify!($name)),)* _ => None }
@@ -159,7 +157,7 @@ impl fmt::Debug for ErrorCode {
     }
 }
 
-/// What an operation found, and the last record that it rests on: the answer may be sent when that record is durable.
+/// Result of an operation, and the last record that it depends on: the answer may be sent when that record is durable.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Answer<T> {
@@ -170,23 +168,57 @@ pub struct Answer<T> {
 }
 
 impl<T> Answer<T> {
-    /// A success that rests on `depends_on`.
+    /// Creates a success that depends on this record.
     pub fn ok(value: T, depends_on: SequenceId) -> Self {
         Self { result: Ok(value), depends_on }
     }
 
-    /// A refusal that rests on `depends_on`.
+    /// Creates a refusal that depends on this record.
     pub fn refuse(code: ErrorCode, depends_on: SequenceId) -> Self {
         Self { result: Err(code), depends_on }
     }
 
-    /// A refusal for the arguments alone, whatever the state.
+    /// Creates a refusal for the arguments alone, whatever the state.
     pub fn invalid(code: ErrorCode) -> Self {
         Self::refuse(code, SequenceId(0))
     }
 
-    /// The same answer with its value changed.
+    /// Returns the same answer with its value changed.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Answer<U> {
         Answer { result: self.result.map(f), depends_on: self.depends_on }
     }
 }
+
+/// A sum of item hashes. Items come and go in any order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Digest(pub u64);
+
+impl Digest {
+    /// Adds the hash of an item.
+    pub fn add(&mut self, item: u64) {
+        self.0 = self.0.wrapping_add(item);
+    }
+
+    /// Subtracts the hash of an item that is gone.
+    pub fn subtract(&mut self, item: u64) {
+        self.0 = self.0.wrapping_sub(item);
+    }
+}
+
+/// The number by which clients, copies and moves tell replicas apart: made of the record that reserved the replica and
+/// its index there, so that it is never used again. It has 56 bits, which leaves 48 for the record: enough for eight
+/// years of a million records a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ReplicaId(pub u64);
+
+impl ReplicaId {
+    /// Creates the id of the `nth` replica that this record reserved.
+    #[must_use]
+    pub fn new(record: SequenceId, nth: usize) -> Self {
+        Self((record.0 << 8 | nth as u64 & 0xff) & 0x00ff_ffff_ffff_ffff)
+    }
+}
+
+/// Index of a client in the table of writers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ClientNumber(pub u32);

@@ -1,4 +1,5 @@
-//! The master as its HTTP routes see it: reads of the state, and entries of the metadata server as records.
+//! The master as its HTTP routes see it: reads of the state, and the entries of the metadata server, which are
+//! records.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Mutex;
 
+use crate::cluster::role::Role;
 use crate::engine::Engine;
 use crate::engine::object::Object;
 use crate::engine::ops::MAX_LOGGED_VALUE;
@@ -17,31 +19,31 @@ use crate::engine::walk::Cursor;
 use crate::master::admission::ChunkPermits;
 use crate::master::current::{Current, CurrentState, Passage};
 use crate::master::describe::PROTOCOL;
+use crate::master::etcd_health::EtcdHealthState;
 use crate::master::http::{
     AdminView, Answer, BufferInfo, Health, KeysPiece, NotRemoved, SegmentInfo, ViewError,
 };
 use crate::master::metadata_server::{MetadataError, MetadataStore, Stored, is_exclusive};
 use crate::master::metrics::{Gauges, Metrics, ReplicationGauges, SegmentGauges};
-use crate::replication::node::status::{Activity, Role};
+use crate::replication::node::status::Activity;
 use crate::wire::functions::Function;
 
-/// The state as people and their tools see it.
+/// View of the state for the HTTP routes, and through them for people and tools.
 #[derive(Debug)]
 pub struct Admin {
     /// The state as it is now.
     pub current: CurrentState,
-    /// What is counted.
     pub metrics: Arc<Metrics>,
+    pub etcd_health: EtcdHealthState,
     /// How much the metadata server may hold.
     pub metadata_limits: MetadataLimits,
-    /// Held by whoever removes all objects: one after the other, since each goes through all of them.
+    /// Serialises removals of all objects: each walks the whole store, so they run one after the other.
     pub removal: Arc<Mutex<()>>,
 }
 
-/// How much the metadata server may hold.
+/// Limits of the metadata server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MetadataLimits {
-    /// Entries.
     pub entries: usize,
     /// Bytes of keys and values.
     pub bytes: usize,
@@ -75,13 +77,13 @@ impl Admin {
         self.current.borrow().clone()
     }
 
-    /// The state, if clients are served from it.
+    /// Returns the state, if clients are served from it.
     fn serving(&self) -> Option<Current> {
         Some(self.current()).filter(|current| current.health.service_ready)
     }
 
-    /// What is read from the state, once all that it may show is durable. Reading takes the locks of shards and waits for
-    /// the sequencer, so it is done where it holds up no connection.
+    /// Returns what `read` finds in the state, once everything that it may show is durable. Reading locks shards and
+    /// waits for the sequencer, so it runs on a blocking thread and delays no connection.
     fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Engine) -> T + Send + 'static,
@@ -89,14 +91,15 @@ impl Admin {
         let current = self.serving();
         Box::pin(async move {
             let Current { engine, passage, .. } = current.ok_or(view_error(UNAVAILABLE))?;
-            // Records that came while it was read may be in it, whole or in part (INV-3).
+            // Records applied during the read may show in it, whole or in part, so all of them have to be durable
+            // (INV-3).
             let read = tokio::task::spawn_blocking(move || (read(&engine), engine.settled()));
             let (read, settled) = read.await.map_err(|_| view_error(ErrorCode::INTERNAL_ERROR))?;
             if passage.settle(settled).await { Ok(read) } else { Err(view_error(UNAVAILABLE)) }
         })
     }
 
-    /// An answer to a question, once it may be given.
+    /// Returns an answer once the gate lets it pass.
     async fn found(
         answer: Option<types::Answer<Vec<BufferInfo>>>,
         passage: Passage,
@@ -133,11 +136,12 @@ impl AdminView for Admin {
                 promotion: node.promotion.map(|promotion| promotion.total),
                 digest_mismatches: node.doubts.digest_mismatches,
                 rebuilds: u64::from(node.rebuilds),
+                etcd: self.etcd_health.borrow().clone(),
             }
         });
         for segment in engine.segments() {
             let entry = names.entry(text(&segment.name)).or_default();
-            // Clients name the sizes, and a few absurd ones are more than a word can tell.
+            // Clients name the sizes: the sum of a few absurd ones overflows a u64.
             entry.0 = entry.0.saturating_add(segment.used());
             entry.1 = entry.1.saturating_add(segment.size);
         }
@@ -170,7 +174,8 @@ impl AdminView for Admin {
 
     fn query_key<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Vec<BufferInfo>, ViewError>> {
         let current = self.current();
-        // The read gives a lease, so it holds a guard: none is given after the leases of a term were written down (R6).
+        // The read grants a lease, so it holds a guard: no lease is granted after those of a term were written to the
+        // log (R6).
         let guard = current.passage.guard().ok().filter(|_| current.health.service_ready);
         let answer = guard.map(|_guard| current.engine.get(key, current.clock.now(), buffers));
         if let Some(answer) = &answer {
@@ -224,7 +229,7 @@ impl AdminView for Admin {
             let guard = passage.guard()?;
             let admitted = passage.clone();
             let removal = tokio::task::spawn_blocking(move || {
-                // It goes on when no caller waits for the answer any more, and is the one under way until it ends.
+                // The removal goes on after its caller has hung up, and keeps the lock until it ends.
                 let _turn = turn;
                 let mut chunks = ChunkPermits::new(&admitted, guard.as_ref());
                 let removed = engine.remove_all_while(force, clock.now(), &mut || chunks.next_chunk());
@@ -237,12 +242,12 @@ impl AdminView for Admin {
     }
 }
 
-/// What a change of an entry takes in the log beside key and value, at most.
+/// Most bytes that a change of an entry adds to the log beside its key and value.
 const ENTRY_BYTES: usize = 256;
 
 impl Admin {
-    /// Makes a change once it is admitted, and says how it went once it is durable. It waits for the sequencer where it
-    /// holds up no connection.
+    /// Makes a change once it is admitted (R2), and returns its result once it is durable. Waits for the sequencer on a
+    /// blocking thread, so that no connection is delayed.
     async fn change<T: Send + 'static>(
         &self,
         bytes: usize,
@@ -253,7 +258,7 @@ impl Admin {
         let changed = tokio::task::spawn_blocking(move || {
             let changed = change(&engine, clock.now());
             drop(entry);
-            // A refusal rests on what was there, which any record before may have made.
+            // A refusal depends on the entries that were found, which any earlier record may have made.
             (changed, engine.settled())
         });
         let (changed, settled) = changed.await.map_err(|_| MetadataError::Unavailable)?;
@@ -270,7 +275,7 @@ impl MetadataStore for Admin {
             let entry = engine.metadata(key);
             let depends_on = match &entry {
                 Some((_, id)) => *id,
-                // What is not there may have been deleted by any record.
+                // An absent key may have been deleted by any record.
                 None => {
                     let settled = tokio::task::spawn_blocking(move || engine.settled()).await;
                     settled.map_err(|_| MetadataError::Unavailable)?
@@ -329,7 +334,7 @@ mod tests {
     use super::*;
     use crate::engine::Engine;
     use crate::engine::rules::Rules;
-    use crate::master::clock::Clock;
+    use crate::replication::time::RunningClock;
 
     fn admin(entries: usize, bytes: usize) -> Admin {
         admin_of(Engine::new(Rules::default()), entries, bytes)
@@ -338,9 +343,10 @@ mod tests {
     fn admin_of(engine: Engine, entries: usize, bytes: usize) -> Admin {
         let engine = Arc::new(engine);
         let (_, current) =
-            tokio::sync::watch::channel(Current::alone(engine, Clock::start(), Arc::default()));
+            tokio::sync::watch::channel(Current::alone(engine, RunningClock::start(), Arc::default()));
         let metadata_limits = MetadataLimits { entries, bytes };
-        Admin { current, metrics: Metrics::new(), metadata_limits, removal: Arc::default() }
+        let etcd_health = crate::master::etcd_health::no_etcd();
+        Admin { current, metrics: Metrics::new(), etcd_health, metadata_limits, removal: Arc::default() }
     }
 
     async fn put(store: &Admin, key: &str, value: &'static str) -> Result<Stored, MetadataError> {

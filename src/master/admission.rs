@@ -1,5 +1,5 @@
-//! How those who change state wait for admission (R2): HTTP requests asynchronously, long work on threads of its own
-//! with short sleeps. Neither holds a lock meanwhile.
+//! How changes wait for admission (R2): HTTP requests asynchronously, long work on blocking threads with short sleeps.
+//! Neither holds a lock meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -9,23 +9,23 @@ use crate::replication::admission::{Admission, Refusal};
 use crate::replication::queue_space::{OwnedPermit, Permit};
 use crate::replication::term_guard::TermGuard;
 
-/// How often a caller that waits looks whether this master still leads.
+/// How often a caller that waits checks whether this master still leads.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// How often long work looks whether its turn has come.
+/// How often long work checks whether its next chunk is admitted.
 const CHUNK_PAUSE: Duration = Duration::from_millis(2);
 
-/// A change that was admitted.
+/// Permission of one change to enter the sequencer.
 #[derive(Debug)]
 pub struct Entry {
-    /// Space for its records, if there is a log.
+    /// Reserved space for its records; `None` without a log.
     _permit: Option<OwnedPermit>,
-    /// The guard of the term, if there are terms.
+    /// Guard of the term; `None` without a log.
     _guard: Option<TermGuard>,
 }
 
 impl Passage {
-    /// A guard of the term. Without a log there are no terms, and none is needed.
+    /// Takes a guard of the term. Without a log there are no terms, and none is needed.
     pub fn guard(&self) -> Result<Option<TermGuard>, Refusal> {
         match &self.0 {
             None => Ok(None),
@@ -33,7 +33,7 @@ impl Passage {
         }
     }
 
-    /// Waits until a change may enter whose records take at most `bytes`.
+    /// Waits until a change whose records take at most `bytes` is admitted.
     pub async fn enter(&self, bytes: usize) -> Result<Entry, Refusal> {
         let guard = self.guard()?;
         let Some((replica, clock)) = &self.0 else { return Ok(Entry { _permit: None, _guard: guard }) };
@@ -63,13 +63,13 @@ pub struct ChunkPermits<'p> {
 }
 
 impl<'p> ChunkPermits<'p> {
-    /// For work that holds this guard.
+    /// Begins without a permit, for work that holds this guard.
     #[must_use]
     pub fn new(passage: &'p Passage, guard: Option<&'p TermGuard>) -> Self {
         Self { passage, guard, permit: None, refusal: None }
     }
 
-    /// Waits until the next chunk may begin; the one before has ended. False if the work has to stop.
+    /// Returns the permit of the chunk before, and waits for the next one. Returns false if the work has to stop.
     pub fn next_chunk(&mut self) -> bool {
         self.permit = None;
         if self.refusal.is_none() {
@@ -81,18 +81,18 @@ impl<'p> ChunkPermits<'p> {
         self.refusal.is_none()
     }
 
-    /// Gives the space of a chunk back that has ended.
+    /// Returns the permit of a chunk that has ended.
     pub fn end_chunk(&mut self) {
         self.permit = None;
     }
 
-    /// Whether the work has to stop because its term has ended.
+    /// Returns whether the work has to stop because its term has ended.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.guard.is_some_and(TermGuard::is_cancelled)
     }
 
-    /// Why the work had to stop, if it had to.
+    /// Returns why the work had to stop, if it had to.
     #[must_use]
     pub fn refusal(&self) -> Option<Refusal> {
         self.refusal

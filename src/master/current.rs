@@ -1,4 +1,4 @@
-//! The state as it is now: another one with every change of role. Whoever reads it over HTTP takes it from here.
+//! The current state of this master, which is replaced at every change of role. The HTTP routes read it from here.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -7,39 +7,36 @@ use tokio::sync::watch;
 
 use crate::engine::Engine;
 use crate::engine::types::SequenceId;
-use crate::master::clock::Clock;
-use crate::master::http::{Health, Role};
+use crate::master::http::{Health, ReferenceRole};
 use crate::replication::admission::PATIENCE;
 use crate::replication::node::status::NodeStatus;
 use crate::replication::replica::Replica;
-use crate::replication::time::MonotonicClock;
+use crate::replication::time::{MonotonicClock, RunningClock};
 
-/// The state as it is now.
+/// The current state of this master.
 #[derive(Clone, Debug)]
 pub struct Current {
-    /// The metadata.
     pub engine: Arc<Engine>,
-    /// Log time.
-    pub clock: Clock,
+    pub clock: RunningClock,
     /// The role and whether clients are served.
     pub health: Health,
     /// Open connections of Mooncake clients.
     pub connections: Arc<AtomicUsize>,
-    /// What every answer passes.
+    /// The gate of all answers.
     pub passage: Passage,
-    /// What the node is at, if there is one.
+    /// Status of the node; `None` for a master without replication.
     pub node: Option<NodeStatus>,
 }
 
-/// Where the current state is read.
+/// Receiver of the current state.
 pub type CurrentState = watch::Receiver<Current>;
 
 impl Current {
-    /// The state of a master that is alone.
+    /// Returns the state of a master that is alone.
     #[must_use]
-    pub fn alone(engine: Arc<Engine>, clock: Clock, connections: Arc<AtomicUsize>) -> Self {
+    pub fn alone(engine: Arc<Engine>, clock: RunningClock, connections: Arc<AtomicUsize>) -> Self {
         let health = Health {
-            role: Role::Leader,
+            role: ReferenceRole::Leader,
             state: "serving",
             service_ready: true,
             leader_address: None,
@@ -49,13 +46,13 @@ impl Current {
     }
 }
 
-/// What every answer passes, if there is a log.
+/// The gate that every answer passes; empty for a master without a log.
 #[derive(Clone, Debug)]
 pub struct Passage(pub Option<(Arc<Replica>, MonotonicClock)>);
 
 impl Passage {
-    /// Waits until what an answer depends on is durable. False if this master may no longer answer, or if the wait took
-    /// longer than [`PATIENCE`]: what was changed may yet become durable (R5).
+    /// Waits until what an answer depends on is durable. Returns false if this master may no longer answer, or if the
+    /// wait took longer than [`PATIENCE`]: what was changed may yet become durable (R5).
     pub async fn settle(&self, depends_on: SequenceId) -> bool {
         let Some((replica, clock)) = &self.0 else { return true };
         let gate = &replica.gate;
@@ -66,9 +63,9 @@ impl Passage {
             if !gate.may_answer(now) || now >= give_up {
                 return false;
             }
-            // The deadline moves with every keep-alive that is answered.
+            // The deadline moves with every keep-alive that etcd answers.
             let left = gate.deadline().min(give_up).since(now);
-            let wait = durable.wait_for(|durable| *durable >= depends_on.0);
+            let wait = durable.wait_for(|durable| *durable >= depends_on);
             match tokio::time::timeout(left, wait).await {
                 Ok(Ok(_)) => return gate.may_answer(clock.now()),
                 Ok(Err(_)) => return false,

@@ -1,5 +1,5 @@
-//! The data directory of one master: what it knows of the log outlives the process, so that a master which is started
-//! again notices a log that was deleted, replaced or restored from a backup meanwhile.
+//! The data directory of one master. What the master knows of the log outlives the process there, so that after a
+//! restart it notices a log that was deleted, replaced or restored from a backup.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -9,40 +9,31 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::replication::history::History;
+use crate::cluster::log_end::History;
 
-/// The file, and the name under which it is written before it replaces the old one.
+/// The file, and its name while it is being written.
 const FILE: &str = "history.json";
 const PARTIAL: &str = "history.json.partial";
 
-/// How often the history is written: a master that is started again may know this much less.
+/// How often the history is written. After a crash a master may have forgotten this much of it.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Why a master does not start with this data directory.
+/// Why a master refuses to start with this data directory.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
     /// It cannot be read or written.
     #[error("cannot use the data directory {path}: {source}")]
     Io {
-        /// The directory or file.
+        /// The directory, or a file in it.
         path: PathBuf,
-        /// Why.
         source: io::Error,
     },
-    /// The file is damaged.
     #[error("{path} is damaged ({source}); if the log in etcd is the right one, remove the file")]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: serde_json::Error,
-    },
+    Damaged { path: PathBuf, source: serde_json::Error },
     /// It belongs to another cluster.
     #[error("the data directory {path} belongs to the cluster '{found}', not to '{wanted}'")]
     OtherCluster {
-        /// The directory.
         path: PathBuf,
-        /// Its cluster.
         found: String,
         /// The cluster of this master.
         wanted: String,
@@ -63,7 +54,7 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// Opens or makes it, and reads what an earlier process of this master knew.
+    /// Opens or creates the directory, and reads what an earlier process of this master knew.
     ///
     /// # Errors
     ///
@@ -89,12 +80,12 @@ impl DataDir {
         }
         let dir = Self { folder: folder.to_owned(), cluster_id: cluster_id.to_owned() };
         let history = kept.and_then(|kept| kept.history);
-        // A directory that cannot be written is found out now, not when the history is needed.
+        // Find out now that the directory cannot be written, not when the history is needed.
         dir.save(history).map_err(|source| failed(folder, source))?;
         Ok((dir, history))
     }
 
-    /// Writes the history; a crash leaves the old one or the new one.
+    /// Writes the history atomically: a crash leaves the old one or the new one.
     fn save(&self, history: Option<History>) -> io::Result<()> {
         let kept = Kept { cluster_id: self.cluster_id.clone(), history };
         let (path, partial) = (self.folder.join(FILE), self.folder.join(PARTIAL));
@@ -105,7 +96,7 @@ impl DataDir {
         File::open(&self.folder)?.sync_all()
     }
 
-    /// Writes what `history` tells each second, and once more at the end.
+    /// Writes what `history` returns each second, and once more at the end.
     pub async fn keep(self, history: impl Fn() -> Option<History> + Send, mut end: watch::Receiver<bool>) {
         let dir = std::sync::Arc::new(self);
         let mut written = None;
@@ -135,8 +126,8 @@ impl DataDir {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::log_end::{Checksum, Latest, LogId};
     use crate::engine::types::{SequenceId, Term};
-    use crate::replication::batch::{Checksum, Latest, LogId};
 
     fn folder(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("moonkeeper-data-{name}-{}", std::process::id()));

@@ -1,5 +1,5 @@
-//! How objects and reservations look to clients. These write what the engine knows straight into a reply, without
-//! building the protocol's own types first.
+//! Encoding of objects and reservations in replies: writes the engine's data straight into a reply, without building
+//! the protocol's own types first.
 
 use crate::engine::object::{Object, Replica, ReplicaStatus, Replicas};
 use crate::engine::ops::Replicated;
@@ -10,10 +10,10 @@ use crate::wire::messages::{
 use crate::wire::struct_pack::{Encode, List, Literal, Wire, Writer};
 use crate::wire::types;
 
-/// What descriptors say of the transport: clients use their own, whatever this says, and the reference says this.
+/// Transport in descriptors. Clients ignore it and use their own; the reference always writes this.
 pub const PROTOCOL: &[u8] = b"tcp";
 
-/// A replica as clients see it.
+/// Describes a replica in the protocol's terms.
 #[must_use]
 pub fn descriptor(size: u64, replica: &Replica) -> ReplicaDescriptor<'_> {
     ReplicaDescriptor {
@@ -50,7 +50,7 @@ pub struct Readable<'o> {
 }
 
 impl<'o> Readable<'o> {
-    /// Of this object, promised for so long.
+    /// Describes this object, whose lease was set to this time to live.
     #[must_use]
     pub fn new(object: &'o Object, lease_ttl_ms: u64) -> Self {
         Self { object, lease_ttl_ms }
@@ -80,7 +80,7 @@ impl Encode for Readable<'_> {
     }
 }
 
-/// Replicas alone, kept beyond their lock.
+/// Copies of an object's replicas, which stay valid after the shard is unlocked.
 #[derive(Debug)]
 pub struct Located {
     size: u64,
@@ -88,17 +88,17 @@ pub struct Located {
 }
 
 impl Located {
-    /// The readable replicas of this object.
+    /// Copies the readable replicas of this object.
     #[must_use]
     pub fn new(object: &Object) -> Self {
         let replicas = object.replicas().filter(|replica| replica.is_readable()).cloned().collect();
         Self { size: object.size, replicas }
     }
 
-    /// About how many bytes a reply needs for them.
+    /// Estimates the bytes that they take in a reply.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        /// Lengths, numbers and the protocol's name.
+        /// Bytes of lengths, numbers and the protocol's name.
         const FIXED: usize = 48;
         self.replicas.iter().map(|replica| replica.segment.te_endpoint.len() + FIXED).sum::<usize>() + FIXED
     }
@@ -119,7 +119,7 @@ impl Encode for Located {
     }
 }
 
-/// The longest of the lengths in a list of replicas.
+/// Returns the longest of the lengths in a list of replicas, which decides how lengths are encoded.
 fn largest<'r>(replicas: impl Iterator<Item = &'r Replica>) -> usize {
     let (count, longest) = replicas.fold((0, 0), |(count, longest), replica| {
         (count + 1, replica.segment.te_endpoint.len().max(longest))
@@ -127,7 +127,7 @@ fn largest<'r>(replicas: impl Iterator<Item = &'r Replica>) -> usize {
     longest.max(count)
 }
 
-/// All replicas of an object that is being written: where its writer is to write.
+/// All replicas of an object that is being written: the ranges that its writer has to fill.
 pub struct Placed<'o>(pub &'o Object);
 
 looks_like!(Placed<'_>, Vec<ReplicaDescriptor<'static>>);
@@ -147,7 +147,7 @@ impl Encode for Placed<'_> {
     }
 }
 
-/// What a copy reads and writes.
+/// Describes the source and the targets of a copy.
 #[must_use]
 pub fn copy(begun: &Replicated) -> CopyStartResponse<'_> {
     CopyStartResponse {
@@ -156,7 +156,7 @@ pub fn copy(begun: &Replicated) -> CopyStartResponse<'_> {
     }
 }
 
-/// What a move reads and writes.
+/// Describes the source and the target of a move.
 #[must_use]
 pub fn movement(begun: &Replicated) -> MoveStartResponse<'_> {
     MoveStartResponse {

@@ -1,8 +1,9 @@
-//! The port while a master does not serve: it stays open for a moment, and every client is turned away at once. So it is
-//! after a master has stopped serving, and after a restart with the port of a predecessor that died.
+//! The RPC port while a master does not serve. It stays open for a moment, and every connection is accepted and closed
+//! at once: after a master has stopped serving, and after a restart with the port of a predecessor that died.
 //!
-//! A Mooncake client that finds the port closed tries again for more than four seconds before its call fails. One that
-//! is turned away has its error at once, and its next call goes to the new primary, of which it has heard meanwhile.
+//! A Mooncake client that finds the port closed retries for more than four seconds before its call fails. One whose
+//! connection is closed gets its error at once, and its next call goes to the new primary, of which it has learnt
+//! meanwhile.
 
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -15,36 +16,37 @@ use tokio::task::AbortHandle;
 
 use crate::master::companion::HeldPort;
 
-/// How long after a master has stopped serving; clients hear of a new primary within a tenth of it.
+/// How long clients are turned away after a master has stopped serving. They learn of a new primary within a tenth of
+/// it.
 pub const TURN_AWAY: Duration = Duration::from_secs(1);
-/// Out of file descriptors: how long to wait before the next attempt to accept.
+/// Wait before the next attempt to accept when file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// The port of a master that does not serve.
 #[derive(Debug, Default)]
 pub struct Door {
     open: Mutex<Open>,
-    /// The port as the companion holds it, which ends with this one.
+    /// The port as the companion holds it; released together with this one.
     held: HeldPort,
 }
 
 #[derive(Debug, Default)]
 struct Open {
-    /// How often it was left open.
+    /// How often the port was left open, so that the end of one time does not close the next.
     times: u64,
     listener: Option<std::net::TcpListener>,
-    /// What turns clients away.
+    /// Task that accepts and closes connections.
     task: Option<AbortHandle>,
 }
 
 impl Door {
-    /// With a companion that holds the port as well.
+    /// Creates with a companion that holds the port as well.
     #[must_use]
     pub fn new(held: HeldPort) -> Self {
         Self { held, ..Self::default() }
     }
 
-    /// Leaves the port open for so long. If that cannot be done it is closed at once, which is as well.
+    /// Leaves the port open for this period. If that fails, the port is closed at once, which is safe.
     pub fn leave_open(self: &Arc<Self>, listener: TcpListener, period: Duration) {
         let both = listener.into_std().and_then(|kept| Ok((TcpListener::from_std(kept.try_clone()?)?, kept)));
         let Ok((listener, kept)) = both else { return self.held.release() };
@@ -67,11 +69,11 @@ impl Door {
         open.task = Some(task.abort_handle());
     }
 
-    /// The open port, to be served again.
+    /// Takes the open port, to be served again.
     pub fn take(&self) -> Option<std::net::TcpListener> {
         let mut open = self.open.lock();
         if let Some(task) = open.task.take() {
-            // Or it would accept the next connection before the server does.
+            // Otherwise the task would accept the next connection before the server does.
             task.abort();
         }
         open.listener.take()
@@ -89,7 +91,7 @@ impl Door {
         if open.times == times
             && let Some(listener) = open.listener.take()
         {
-            // For all descriptors at once: the companion has one, and may be slow to close it.
+            // Affects all descriptors of the socket at once: the companion has one, and may be slow to close it.
             let _ = SockRef::from(&listener).shutdown(Shutdown::Both);
             self.held.release();
         }
@@ -144,11 +146,11 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let door = Arc::new(Door::default());
         door.leave_open(listener, TURN_AWAY);
-        // It waits for clients by now.
+        // The task waits for clients by now.
         tokio::task::yield_now().await;
         let listener = TcpListener::from_std(door.take().unwrap()).unwrap();
         assert_eq!(listener.local_addr().unwrap(), address);
-        // The first one that comes is served.
+        // The first client that connects is served.
         let _client = TcpStream::connect(address).await.unwrap();
         tokio::task::yield_now().await;
         assert!(tokio::time::timeout(TURN_AWAY / 2, listener.accept()).await.is_ok());

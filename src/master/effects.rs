@@ -1,8 +1,8 @@
-//! What calls do to the state, as far as the log is concerned.
+//! Properties of each RPC that matter for the log.
 
 use crate::wire::functions::Function;
 
-/// Whether a call may make a record.
+/// Returns whether a call may make a record.
 #[must_use]
 pub fn may_change(function: Function) -> bool {
     use Function as F;
@@ -24,21 +24,21 @@ pub fn may_change(function: Function) -> bool {
     )
 }
 
-/// Whether a call asks for memory for new objects, so that it may wait for clients to rejoin.
+/// Returns whether a call asks for memory for new objects, so that it may wait for clients to rejoin.
 #[must_use]
 pub fn may_be_parked(function: Function) -> bool {
     use Function as F;
     matches!(function, F::PutStart | F::BatchPutStart | F::UpsertStart | F::BatchUpsertStart)
 }
 
-/// Whether a call may open segments to new objects.
+/// Returns whether a call may open segments to new objects.
 #[must_use]
 pub fn may_open_segments(function: Function) -> bool {
     matches!(function, Function::MountSegment | Function::ReMountSegment)
 }
 
-/// Whether a call only ends something, so that with `durability: relaxed` it is answered before its record is durable. A
-/// call that tells somebody a range of bytes never is (R3).
+/// Returns whether a call only ends something, so that with `durability: relaxed` it is answered before its record is
+/// durable. A call whose reply names a range of bytes never is (R3).
 #[must_use]
 pub fn may_be_answered_early(function: Function) -> bool {
     use Function as F;

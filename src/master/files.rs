@@ -1,18 +1,19 @@
-//! How many files this process may have open. Every client is one of them, and systems often start a process with room for
-//! a thousand.
+//! Limit of open files of this process. Every client connection is one, and many systems start a process with a limit
+//! of a thousand.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What is not for Mooncake clients: HTTP and metadata connections (256 each by default), etcd, peers, snapshots.
+/// Files that are not for Mooncake clients: HTTP and metadata connections (256 each by default), etcd, peers,
+/// snapshots.
 const RESERVE: u64 = 1024;
 
-/// How many files may be open; nothing if there is no limit.
+/// Returns the limit of open files; `None` if there is no limit.
 #[must_use]
 pub fn limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Raises the limit as far as this process may.
+/// Raises the limit as far as the system lets this process.
 pub fn raise() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -26,8 +27,8 @@ pub fn raise() {
     }
 }
 
-/// How many of at most `most` clients may be connected at once, if so many files may be open: the others keep their
-/// share.
+/// Returns how many of at most `most` clients may be connected at once under this limit of open files; the rest is
+/// reserved for other connections.
 #[must_use]
 pub fn connections(files: Option<u64>, most: usize) -> usize {
     files.map_or(most, |files| {

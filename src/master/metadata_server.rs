@@ -1,7 +1,7 @@
-//! The optional metadata server: a small key-value store over HTTP in which transfer engines that were set up with
+//! The optional metadata server: a small key-value store over HTTP through which transfer engines that were set up with
 //! `http://HOST:PORT/metadata` find each other.
 //!
-//! It answers as the reference's does. The entries are behind [`MetadataStore`]: they are records of the engine.
+//! It answers as the reference's does. [`MetadataStore`] keeps the entries, as records of the engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,46 +22,46 @@ use crate::replication::admission::Refusal;
 /// Largest value. Descriptions of a transfer engine with thousands of buffers stay well below it.
 const MAX_VALUE: usize = 4 << 20;
 
-/// Largest key.
+/// Largest key in bytes; a longer one gets status 414.
 const MAX_KEY: usize = 4 << 10;
 
 /// Longest time for a value to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Where the entries are.
+/// Store of the entries.
 ///
 /// Two processes must not claim the same name, so an entry whose key contains `rpc_meta` is never replaced by a
 /// different one: it has to be deleted first.
 pub trait MetadataStore: Send + Sync + 'static {
-    /// The value of a key.
+    /// Returns the value of a key.
     fn get<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Option<Bytes>, MetadataError>>;
 
     /// Sets the value of a key.
     fn put<'a>(&'a self, key: &'a [u8], value: Bytes) -> Answer<'a, Result<Stored, MetadataError>>;
 
-    /// Removes a key and says whether it was there.
+    /// Removes a key and returns whether it existed.
     fn delete<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<bool, MetadataError>>;
 }
 
-/// What a put has done.
+/// Result of a put that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stored {
     /// The value was set.
     Updated,
-    /// The key is one that is not replaced, and it had this very value.
+    /// The key must not be replaced, and already had this value.
     Unchanged,
 }
 
 /// Why an entry could not be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum MetadataError {
-    /// The key is one that is not replaced, and it has another value.
+    /// The key must not be replaced, and has another value.
     #[error("Duplicate rpc_meta key not allowed")]
     Duplicate,
-    /// Values are records of a log, and a record is bounded.
+    /// The value does not fit into a record of the log.
     #[error("a value has at most {MAX_LOGGED_VALUE} bytes in a replicated store")]
     TooLarge,
-    /// There are as many entries or bytes as are allowed.
+    /// The limit of entries or bytes is reached.
     #[error("the metadata server is full")]
     Full,
     /// This master does not serve at the moment.
@@ -70,19 +70,19 @@ pub enum MetadataError {
     /// The change was not admitted.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The change was made, and it is not known whether it lasts (R5).
+    /// The change was made, and whether it becomes durable is unknown (R5).
     #[error("the log did not confirm the change in time, whether it was made is unknown")]
     Unknown,
 }
 
-/// Whether an entry with this key must not be replaced by a different one.
+/// Returns whether an entry with this key must not be replaced by a different one.
 pub fn is_exclusive(key: &[u8]) -> bool {
     const MARK: &[u8] = b"rpc_meta";
     key.windows(MARK.len()).any(|part| part == MARK)
 }
 
-/// The keys under which a transfer engine keeps what it says of a segment: encoded, which is how the engines of Mooncake
-/// clients write them, and as they are.
+/// Returns the keys under which a transfer engine describes a segment: percent-encoded, as the engines of Mooncake
+/// clients write them, and plain.
 pub fn entries_of(segment: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     let plain = [&b"mooncake/ram/"[..], b"mooncake/rpc_meta/"].map(|prefix| [prefix, segment].concat());
     plain.into_iter().flat_map(|key| [query::encode(&key).into_bytes(), key])
@@ -90,7 +90,7 @@ pub fn entries_of(segment: &[u8]) -> impl Iterator<Item = Vec<u8>> {
 
 type Store = State<Arc<dyn MetadataStore>>;
 
-/// The routes. Serve them with [`server::serve`](super::http::server::serve).
+/// Builds the routes. Serve them with [`http_server::serve`](crate::net::http_server::serve).
 pub fn router(store: Arc<dyn MetadataStore>) -> Router {
     Router::new()
         .route("/metadata", get(read).put(write).delete(delete))
@@ -100,8 +100,8 @@ pub fn router(store: Arc<dyn MetadataStore>) -> Router {
         .with_state(store)
 }
 
-/// The key in a query. As in the reference it is taken as it was written, not decoded: transfer engines encode it,
-/// or do not, but always in the same way.
+/// Returns the key in a query. As in the reference it is taken as it was written, not decoded: transfer engines encode
+/// it, or do not, but always in the same way.
 fn key_in(text: &str) -> Result<&[u8], (StatusCode, &'static str)> {
     match query::raw(text, "key").unwrap_or_default() {
         "" => Err((StatusCode::BAD_REQUEST, "Missing key parameter")),

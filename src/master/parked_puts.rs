@@ -1,5 +1,5 @@
-//! Puts that wait for clients to rejoin after a takeover: keeps their requests, tries them again, and hands their answers
-//! to their connections. Which of them wait, and until when, is decided by [`ParkedPuts`].
+//! Puts that wait for clients to rejoin after a takeover: keeps their requests, retries them, and passes their answers
+//! to their connections. [`ParkedPuts`] decides which of them wait, and until when.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,13 +22,13 @@ use crate::wire::server::{Deferred, DeferredReply, Failure, Outcome};
 #[derive(Debug)]
 pub(super) struct Parking {
     puts: Arc<Mutex<ParkedPuts<ParkedCall>>>,
-    /// Some put may be due.
+    /// Notified when some put may be due for a retry.
     due: Notify,
-    /// No put is parked any more: nearly always, and then no call looks further.
+    /// True once no put may be parked any more, which is nearly always; calls then check nothing else.
     over: AtomicBool,
 }
 
-/// A put that is parked.
+/// A put that is parked, with its request.
 #[derive(Debug)]
 struct ParkedCall {
     function: Function,
@@ -37,7 +37,7 @@ struct ParkedCall {
     _counted: Counted,
 }
 
-/// Counts a put for as long as it is parked.
+/// Counts a put in the gauge for as long as it is parked.
 #[derive(Debug)]
 struct Counted(Arc<Metrics>);
 
@@ -55,7 +55,7 @@ impl Drop for Counted {
     }
 }
 
-/// The position of a parked put, held by its connection: given up when that is closed.
+/// The position of a parked put in the queue, owned by its connection: dropped when the connection is closed.
 struct Position {
     puts: Arc<Mutex<ParkedPuts<ParkedCall>>>,
     ticket: PutTicket,
@@ -69,18 +69,18 @@ impl Drop for Position {
 }
 
 impl Parking {
-    /// The port opens at this moment.
+    /// Begins at the moment when the port opens.
     pub(super) fn new(now: Monotonic) -> Self {
         let puts = Arc::new(Mutex::new(ParkedPuts::new(now)));
         Self { puts, due: Notify::new(), over: AtomicBool::new(false) }
     }
 
-    /// Asked before a put is tried. `None` if none is parked any more.
+    /// Returns the count of openings before a put is tried. `None` if no put is parked any more.
     pub(super) fn openings(&self) -> Option<Openings> {
         (!self.over.load(Ordering::Acquire)).then(|| self.puts.lock().openings())
     }
 
-    /// Runs a call that may open segments.
+    /// Runs a call that may open segments, and has parked puts retried after it.
     pub(super) fn opening<R>(&self, call: impl FnOnce() -> R) -> R {
         if self.over.load(Ordering::Acquire) {
             return call();
@@ -106,12 +106,12 @@ impl Parking {
         let call =
             || ParkedCall { function, body: body.to_vec(), reply, _counted: Counted::new(&service.metrics) };
         let ticket = self.puts.lock().park(now, tried, body.len(), are_closed, call)?;
-        // Segments may have opened since it was tried.
+        // Segments may have opened since the put was tried.
         self.due.notify_one();
         let position = Position { puts: Arc::clone(&self.puts), ticket };
         let reply = Box::pin(async move {
             let _position = position;
-            // A sender that is gone means that this master stops serving.
+            // A dropped sender means that this master stops serving.
             answer.await.unwrap_or(Err(NOT_LEADING))
         });
         Some(Deferred { reply, keeps: body.len() })
@@ -119,18 +119,18 @@ impl Parking {
 }
 
 impl MasterService {
-    /// Tries parked puts again, in order, whenever segments have opened, until the time of parking is over or `stop` says
-    /// so. Then none is parked any more. No guard of the term is held between tries.
+    /// Retries parked puts in order, whenever segments have opened, until parking is over or `stop` turns true. No put
+    /// is parked after that. No guard of the term is held between tries.
     pub async fn try_parked_puts<T>(self: Arc<Self>, mut stop: watch::Receiver<bool>) -> Option<T> {
         let (replication, parking) = (self.replication.as_ref()?, self.parking.as_ref()?);
         tokio::select! {
             biased;
-            // An error means that the sender is gone, which also means stop.
+            // A dropped sender also means stop.
             _ = stop.wait_for(|stop| *stop) => {}
             () = self.try_until_over(replication, parking) => {}
         }
         parking.over.store(true, Ordering::Release);
-        // Outside the lock: their connections are woken.
+        // Dropped outside the lock, because that wakes their connections.
         let left: Vec<ParkedCall> = parking.puts.lock().close().collect();
         drop(left);
         None
@@ -148,12 +148,12 @@ impl MasterService {
             if parking.puts.lock().is_over(now) {
                 return;
             }
-            // A permit that was stored meanwhile counts.
+            // A notification that came meanwhile is not lost: `Notify` stores it.
             let _ = tokio::time::timeout(until.since(now), parking.due.notified()).await;
         }
     }
 
-    /// Waits until a parked put may enter, as any change does (R2), and tries it.
+    /// Waits until a parked put is admitted, as any change (R2), and retries it.
     async fn try_again(
         &self,
         replication: &Replication,
@@ -187,7 +187,7 @@ impl MasterService {
         let _ = call.reply.send(Err(refusal));
     }
 
-    /// Tries a parked put.
+    /// Retries an admitted put, and sends its reply or parks it again.
     fn try_now(&self, now: Monotonic, parking: &Parking, ticket: PutTicket, call: ParkedCall) {
         let mut body = Vec::new();
         let handled = self.handlers.handle(call.function, &call.body, &mut body);
@@ -205,13 +205,13 @@ impl MasterService {
         let reply = match self.count(call.function, handled) {
             Outcome::Ready { depends_on } => Ok(DeferredReply { body, depends_on }),
             Outcome::Error(failure) => Err(failure),
-            // A Start that was understood once is answered at once.
+            // A Start that was decoded once is always answered at once.
             Outcome::Busy(_) | Outcome::Aside(_) | Outcome::Deferred(_) | Outcome::Refused(_) => Err(FAILED),
         };
-        // Its connection may be closed by now.
+        // The connection may be closed by now.
         let _ = call.reply.send(reply);
     }
 }
 
-/// The error of a call that could not be answered because of a fault of ours.
+/// The error of a call that could not be answered because of a bug.
 const FAILED: Failure = Failure { code: crate::wire::frame::HANDLER_FAILED, message: "the call failed" };

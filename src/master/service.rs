@@ -1,4 +1,4 @@
-//! The handlers as the server calls them: counting calls, and waiting until an answer may be sent.
+//! The handlers as the server calls them: admission and turns before a call, counting after it, waiting for durability.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,21 +21,23 @@ use crate::wire::frame;
 use crate::wire::functions::Function;
 use crate::wire::server::{BoxFuture, Failure, GiveUp, Outcome, Service, Turn, Waited};
 
-/// What a call may add to the log, for each byte of its request: a key is in both, and a place for each replica only in
-/// the record.
+/// Most bytes that a call adds to the log for each byte of its request. A key is in both; the range of each replica is
+/// only in the record.
 const RECORD_BYTES_PER_BYTE: usize = 4;
 
-/// What a call may add to the log whatever its request.
+/// Most bytes that a call adds to the log whatever the length of its request.
 const RECORD_BYTES: usize = 1024;
 
-/// How long the requests are that take turns. All changes pass the sequencer, and a batch keeps it for long enough that
-/// a thread which waits for it is put to sleep; waking that one costs as much as dozens of items. So batches wait in
-/// line before, where no thread sleeps: whoever ends one goes on with the next. A turn is for all that one read brought,
-/// which is answered with one write. Short requests keep the sequencer for less time than the line costs; very long ones
-/// let others in between, and would keep the line standing.
+/// Lengths of the requests that take turns. All changes pass the sequencer, and a batch holds it for so long that a
+/// thread which waits for it is put to sleep; waking that thread costs as much as dozens of items. So batches queue for
+/// a turn first, which is a future and puts no thread to sleep: the thread that ends one batch continues with the next.
+/// One turn covers everything that one read of a connection brought, which is answered with one write. Short requests
+/// hold the sequencer for less time than the queue costs; very long ones let other calls in between, and would block
+/// the queue.
 const TAKES_TURNS: Range<usize> = 2 << 10..256 << 10;
 
-/// What a call is told that was not admitted. Clients take an RPC error for a call that failed, and may repeat it.
+/// Returns the error for a call that was not admitted. Clients take an RPC error for a call that failed, and may repeat
+/// it.
 pub(super) fn refused(refusal: Refusal) -> Failure {
     match refusal {
         Refusal::NotLeading => NOT_LEADING,
@@ -44,7 +46,7 @@ pub(super) fn refused(refusal: Refusal) -> Failure {
     }
 }
 
-/// What a call with this request may add to the log.
+/// Returns the most bytes that a call with this request adds to the log.
 pub(super) fn record_bytes(body: &[u8]) -> usize {
     RECORD_BYTES + body.len().saturating_mul(RECORD_BYTES_PER_BYTE)
 }
@@ -52,18 +54,19 @@ pub(super) fn record_bytes(body: &[u8]) -> usize {
 const QUEUE_FULL: Failure =
     Failure { code: frame::TIMED_OUT, message: "the log is full, nothing was changed" };
 
-const OUT_OF_SPACE: Failure =
-    Failure { code: frame::TIMED_OUT, message: "the log is full (etcd: out of space), nothing was changed" };
+const OUT_OF_SPACE: Failure = Failure {
+    code: frame::TIMED_OUT,
+    message: "the log is full or refused by etcd (see the status), nothing was changed",
+};
 
-/// What an RPC error says that is answered after the lease has run out. No client ever gets it: the connection is closed
-/// instead.
+/// Error for calls after the leader lease has run out, and for long work that was called off because this master hands over.
+/// A client hardly ever receives it: the connection is closed first.
 pub(super) const NOT_LEADING: Failure = Failure { code: 255, message: "this master no longer leads" };
 
-/// What becomes of calls whose records etcd refuses: the writer goes on with the same bytes, so they may yet be written
-/// (R5).
+/// Error for calls whose records etcd refuses. The writer goes on with the same bytes, so they may yet be written (R5).
 const UNKNOWN: Failure = Failure {
     code: frame::TIMED_OUT,
-    message: "the log is full (etcd: out of space), whether this was done is unknown",
+    message: "the log is full or refused by etcd (see the status), whether this was done is unknown",
 };
 
 /// Answers calls from the engine.
@@ -73,23 +76,23 @@ pub struct MasterService {
     pub(super) metrics: Arc<Metrics>,
     pub(super) replication: Option<Replication>,
     turns: Arc<Semaphore>,
-    /// Puts that wait for clients to rejoin. Without a log there is no takeover.
+    /// Puts that wait for clients to rejoin; `None` without a log, where no takeover happens.
     pub(super) parking: Option<Parking>,
 }
 
-/// What a master that replicates answers by.
+/// What a master that replicates needs to answer calls.
 #[derive(Debug)]
 pub struct Replication {
     /// The log and the gate.
     pub replica: Arc<Replica>,
     /// The clock of the gate.
     pub clock: MonotonicClock,
-    /// What is durable before it is answered.
+    /// Which calls are answered before they are durable.
     pub durability: Durability,
 }
 
 impl MasterService {
-    /// Answers with these handlers.
+    /// Creates a service that answers with these handlers.
     #[must_use]
     pub fn new(handlers: Handlers, replication: Option<Replication>) -> Self {
         let turns = Arc::new(Semaphore::new(1));
@@ -100,7 +103,7 @@ impl MasterService {
     /// Resolves when it is this call's turn, first come, first served.
     fn next_turn(&self) -> BoxFuture<Option<Turn>> {
         let turns = Arc::clone(&self.turns);
-        // It is never closed.
+        // The semaphore is never closed.
         Box::pin(async move { turns.acquire_owned().await.ok() })
     }
 
@@ -108,7 +111,7 @@ impl MasterService {
         self.count(function, self.handlers.handle(function, body, out))
     }
 
-    /// Answers a Start, or parks it if it found no memory and clients are yet to rejoin.
+    /// Answers a Start, or parks it if it found no memory and clients have yet to rejoin.
     fn answer_start(
         &self,
         parking: &Parking,
@@ -128,7 +131,7 @@ impl MasterService {
         self.count(function, handled)
     }
 
-    /// Counts a call that is answered.
+    /// Counts an answered call in the metrics.
     pub(super) fn count(&self, function: Function, handled: Handled) -> Outcome {
         let Handled { outcome, batch, items, failed, starved } = handled;
         if starved > 0 {
@@ -150,11 +153,11 @@ impl Service for MasterService {
     fn call(&self, function: Function, body: &[u8], waited: &mut Waited, out: &mut Vec<u8>) -> Outcome {
         let changes = effects::may_change(function);
         if !changes || !TAKES_TURNS.contains(&body.len()) {
-            // Others wait for it, and this call does not need it.
+            // Other calls wait for the turn, and this one does not need it.
             waited.turn = None;
         }
         if !changes {
-            // Changes are admitted below.
+            // Only reads are checked here; changes are admitted below.
             if self.replication.is_some() && !self.may_write() {
                 return Outcome::Error(NOT_LEADING);
             }
@@ -169,7 +172,7 @@ impl Service for MasterService {
         let Some(replication) = &self.replication else {
             return self.answer(function, body, out);
         };
-        // Admission first: a call that has it never waits for the log while it holds the sequencer (R2).
+        // Admission comes first: an admitted call never waits for log space while it holds the sequencer (R2).
         let bytes = record_bytes(body);
         let mut ticket = waited.ticket.take().and_then(|ticket| ticket.downcast().ok()).map(|ticket| *ticket);
         let waited_for = waited.since.map_or(Duration::ZERO, |since| since.elapsed());
@@ -183,7 +186,7 @@ impl Service for MasterService {
                 return Outcome::Error(refused(refusal));
             }
         };
-        // Work that is done aside is admitted again, chunk by chunk.
+        // Work on a blocking thread is admitted again, chunk by chunk.
         let answered = match &self.parking {
             Some(parking) if effects::may_be_parked(function) => {
                 self.answer_start(parking, function, body, out, || replication.clock.now())
@@ -194,7 +197,7 @@ impl Service for MasterService {
             _ => self.answer(function, body, out),
         };
         match answered {
-            // It has not begun, and others wait for the turn.
+            // The call waits, and other calls need the turn.
             Outcome::Deferred(deferred) => {
                 waited.turn = None;
                 Outcome::Deferred(deferred)
@@ -206,21 +209,22 @@ impl Service for MasterService {
         }
     }
 
-    /// Without a log, what is applied is as durable as it gets.
-    fn durable(&self) -> u64 {
+    /// Returns the durable prefix. Without a log, everything that is applied counts as durable.
+    fn durable(&self) -> SequenceId {
         match &self.replication {
-            None => self.handlers.engine.applied().0,
-            Some(replication) => replication.replica.gate.durable().0,
+            None => self.handlers.engine.applied(),
+            Some(replication) => replication.replica.gate.durable(),
         }
     }
 
-    fn wait_durable(&self, id: u64) -> BoxFuture<()> {
+    fn wait_durable(&self, id: SequenceId) -> BoxFuture<()> {
         let Some(replication) = &self.replication else { return Box::pin(std::future::ready(())) };
         let replica = Arc::clone(&replication.replica);
         Box::pin(async move {
             let (mut durable, refuses) = (replica.gate.watch(), replica.gate.is_log_full());
             let changed = durable.wait_for(|durable| *durable >= id || replica.gate.is_log_full() != refuses);
-            // An error means that this state is gone, and with it the connection. Timers are for the rare case only.
+            // An error means that this state is gone, and the connection with it. A timer runs only while the log is
+            // full.
             if refuses {
                 let _ = tokio::time::timeout(REFUSED_LOOK, changed).await;
             } else {
@@ -251,10 +255,10 @@ impl Service for MasterService {
     }
 }
 
-/// How often replies look at a log that takes no writes.
+/// How often parked replies check a log that takes no writes.
 const REFUSED_LOOK: Duration = Duration::from_secs(1);
 
-/// Has a call wait until its ticket is granted. It looks now and then whether it may still be.
+/// Makes a call wait until its ticket is granted. It wakes now and then to check whether that can still happen.
 fn wait_in_line(ticket: Option<Ticket>, waited: &mut Waited) -> Outcome {
     let granted = ticket.as_ref().map(Ticket::granted);
     waited.ticket = ticket.map(|ticket| Box::new(ticket) as Box<_>);
@@ -267,13 +271,13 @@ fn wait_in_line(ticket: Option<Ticket>, waited: &mut Waited) -> Outcome {
 }
 
 impl Replication {
-    /// What an answer waits for that may be sent before its own record is durable: the tail that a crash can lose is
-    /// bounded.
-    fn depends_on(&self, depends_on: u64) -> u64 {
+    /// Returns the record that an early answer waits for. It is not the call's own, but it bounds the tail that a crash
+    /// can lose.
+    fn depends_on(&self, depends_on: SequenceId) -> SequenceId {
         match self.durability {
             Durability::Strict => depends_on,
             Durability::Relaxed { records, time } => {
-                self.replica.gate.relaxed(SequenceId(depends_on), records, time, self.clock.now()).0
+                self.replica.gate.relaxed(depends_on, records, time, self.clock.now())
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Serving Mooncake clients: the open port, the handlers behind it, and the upkeep. It begins when a master becomes
-//! primary and ends when it no longer is, or lasts as long as the process if there is but one.
+//! Serving Mooncake clients: the open port, the handlers behind it, and the upkeep. It lasts while a master is primary,
+//! or as long as the process if the master is alone.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -13,7 +13,6 @@ use tokio::task::JoinSet;
 
 use crate::engine::Engine;
 use crate::engine::types::Term;
-use crate::master::clock::Clock;
 use crate::master::current::Passage;
 use crate::master::files;
 use crate::master::handlers::{Handlers, Told};
@@ -24,55 +23,54 @@ use crate::master::settings::Settings;
 use crate::master::upkeep::Upkeep;
 use crate::replication::liveness::Liveness;
 use crate::replication::term_guard::TermGuards;
+use crate::replication::time::RunningClock;
 use crate::replication::upkeep::Chores;
 use crate::wire::server::{self, BindError, Server};
 
-/// How long work may go on that had begun before the port was closed. Long work is cancelled between its chunks, so
-/// that nearly always all of it ends at once.
+/// How long work that began before the port was closed may go on. Long work is cancelled between its chunks, so nearly
+/// always all of it ends at once.
 const STRAGGLERS: Duration = Duration::from_secs(2);
 
-/// What serving takes, whatever the term.
+/// Everything that serving takes and that does not depend on the term.
 #[derive(Debug)]
 pub struct Service {
-    /// Where to listen.
+    /// The address to listen on for clients.
     pub address: SocketAddr,
-    /// How.
     pub server: server::Settings,
-    /// What clients are told.
+    /// Settings that clients are told.
     pub told: Told,
     /// How long a client may be silent, in milliseconds.
     pub client_ttl: u64,
-    /// How long a client of the primary before has to be heard from, in milliseconds.
+    /// Time for a client of the previous primary to be heard from, in milliseconds.
     pub inherited_client_ttl: u64,
-    /// Whether what a silent client told the metadata server goes with it.
+    /// Whether an expired client's entries in the metadata server are removed.
     pub forget_metadata: bool,
-    /// How often promises to readers are written down.
+    /// How often live leases are written to the log.
     pub lease_sync: Duration,
-    /// What is counted.
     pub metrics: Arc<Metrics>,
     /// The deadlines of clients in the last term that was served. A hand-over that is given up opens the port again in
-    /// the same term, and clients keep theirs.
+    /// the same term, and clients keep their deadlines.
     pub deadlines: Option<(Term, Arc<Liveness>)>,
 }
 
-/// Clients being served.
+/// A running server with its clients.
 #[derive(Debug)]
 pub struct Serving {
     stop: watch::Sender<bool>,
     tasks: JoinSet<Option<TcpListener>>,
     guards: TermGuards,
     liveness: Arc<Liveness>,
-    clock: Clock,
-    /// The address that is listened on.
+    clock: RunningClock,
+    /// The address that the server listens on.
     pub address: SocketAddr,
-    /// How many clients are connected.
+    /// Number of connected clients.
     pub connections: Arc<AtomicUsize>,
     /// Another descriptor of the port, for the companion. The port closes when both are closed.
     pub socket: Option<OwnedFd>,
 }
 
 impl Service {
-    /// What the settings say, for this address.
+    /// Takes the settings for this address.
     #[must_use]
     pub fn new(settings: &Settings, address: SocketAddr, metrics: Arc<Metrics>) -> Self {
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
@@ -82,7 +80,7 @@ impl Service {
         if max_connections < most {
             tracing::warn!(
                 max_connections,
-                "so few clients can be served because few files may be open (ulimit -n)"
+                "the limit of open files (ulimit -n) allows this many clients only"
             );
         }
         Self {
@@ -111,12 +109,12 @@ impl Service {
         }
     }
 
-    /// Opens the port, unless it is open already, and serves from this state in this term.
+    /// Opens the port, unless `listener` is given, and serves from this state in this term.
     pub fn open(
         &mut self,
         listener: Option<std::net::TcpListener>,
         engine: Arc<Engine>,
-        clock: Clock,
+        clock: RunningClock,
         replication: Option<Replication>,
         term: Term,
     ) -> Result<Serving, BindError> {
@@ -170,7 +168,7 @@ impl Service {
         Ok(Serving { stop, tasks, guards, liveness, clock, address, connections, socket })
     }
 
-    /// The deadlines of clients in this term.
+    /// Returns the deadlines of clients in this term.
     fn deadlines_of(&mut self, term: Term) -> Arc<Liveness> {
         match &self.deadlines {
             Some((of, liveness)) if *of == term => Arc::clone(liveness),
@@ -184,7 +182,8 @@ impl Service {
 }
 
 impl Serving {
-    /// Closes all connections and cancels long work. Says whether no reader and no change of the state is left, and gives the port away, which closes when it is dropped. Ends within two seconds.
+    /// Closes all connections and cancels long work. Returns whether no reader and no change of the state is left, and
+    /// the port, which closes when it is dropped. Takes at most two seconds.
     pub async fn close(self) -> (bool, Option<TcpListener>) {
         let Self { stop, mut tasks, guards, liveness, clock, .. } = self;
         guards.close();
@@ -195,7 +194,7 @@ impl Serving {
         while let Ok(Some(ended)) = tokio::time::timeout_at(give_up, tasks.join_next()).await {
             port = port.or(ended.ok().flatten());
         }
-        // A server that has not ended keeps its guard: aborting it would say that its connections are gone.
+        // A server that has not ended keeps its guard: aborting it would report that its connections are gone.
         tasks.detach_all();
         let left = give_up.saturating_duration_since(tokio::time::Instant::now());
         (guards.drained(left).await, port)

@@ -1,5 +1,5 @@
-//! Upkeep of a primary: carries out what the timetable says is due, each chore on a thread of its own, so that a long
-//! sweep or eviction holds up neither lease sync nor the expiry of clients.
+//! Upkeep of a primary: carries out the chores that the timetable says are due, each on a thread of its own, so that a
+//! long sweep or eviction delays neither lease sync nor the expiry of clients.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,35 +11,32 @@ use tokio::time::MissedTickBehavior;
 
 use crate::engine::Engine;
 use crate::master::admission::ChunkPermits;
-use crate::master::clock::Clock;
 use crate::master::current::Passage;
 use crate::master::metrics::{Counters, Metrics};
 use crate::replication::liveness::Liveness;
 use crate::replication::term_guard::TermGuard;
+use crate::replication::time::RunningClock;
 use crate::replication::upkeep::{Chore, Chores, Done, EVICTION_INTERVAL_MS, Timetable};
 
-/// What upkeep works with.
+/// The upkeep of a primary, with everything that it works with.
 #[derive(Clone, Debug)]
 pub struct Upkeep {
-    /// The metadata.
     pub engine: Arc<Engine>,
-    /// Log time.
-    pub clock: Clock,
-    /// Until when clients have to be heard from.
+    pub clock: RunningClock,
+    /// Deadlines of clients.
     pub liveness: Arc<Liveness>,
-    /// What is counted.
     pub metrics: Arc<Metrics>,
     /// How chores are carried out.
     pub chores: Chores,
-    /// How often promises to readers are written down.
+    /// How often live leases are written to the log.
     pub lease_sync: Duration,
-    /// Where records are admitted.
+    /// Admission of records.
     pub passage: Passage,
 }
 
 impl Upkeep {
-    /// Runs until `stop` says so and what is under way has ended: chores see between their chunks that the guard is
-    /// cancelled.
+    /// Runs until `stop` turns true and the chores under way have ended: between their chunks they check whether the
+    /// guard is cancelled.
     pub async fn run<T>(self, guard: TermGuard, mut stop: watch::Receiver<bool>) -> Option<T> {
         let guard = Arc::new(guard);
         let lease_sync_ms = u64::try_from(self.lease_sync.as_millis()).unwrap_or(u64::MAX);
@@ -49,7 +46,7 @@ impl Upkeep {
         let mut under_way = JoinSet::new();
         loop {
             tokio::select! {
-                // An error means that the sender is gone, which also means stop.
+                // A dropped sender also means stop.
                 _ = stop.wait_for(|stop| *stop) => break,
                 _ = tick.tick() => {
                     let due = timetable.due(self.clock.now(), &self.engine, &self.liveness, self.serves());
@@ -119,7 +116,7 @@ impl Upkeep {
                 }
             }
             Chore::Sweep { .. } if done.swept > 0 => {
-                tracing::info!(objects = done.swept, "dropped what lay in unmounted segments");
+                tracing::info!(objects = done.swept, "removed objects of unmounted segments");
             }
             Chore::Expire(_) => {
                 Counters::add(&counters.expired_clients, (done.expired.len() + done.closed.len()) as u64);

@@ -1,3 +1,8 @@
-//! What every server of this program shares about the network.
+//! What servers and clients of this program share about the network: listening, HTTP, TLS, stopping.
 
+pub(crate) mod http_client;
+pub mod http_server;
 pub mod listen;
+mod progress;
+pub mod stop;
+pub mod tls;

@@ -1,6 +1,7 @@
-//! How to get at a cluster's etcd: endpoints from the spec, certificates and credentials from the Secrets that it names.
+//! Settings of the connection to a cluster's etcd: endpoints from the spec, certificates and credentials from the
+//! Secrets that it names.
 //!
-//! Secrets are read by name, never listed or watched: the operator needs no right to see those of others.
+//! Secrets are read by name, never listed or watched: the operator needs no right to list Secrets.
 
 use std::collections::BTreeMap;
 
@@ -13,51 +14,43 @@ use super::apply::said;
 use super::endpoints::all_lookups;
 use crate::api::names::{CA_KEY, CERT_KEY, PASSWORD_KEY, PRIVATE_KEY_KEY, USERNAME_KEY};
 use crate::api::{Etcd, MasterCluster};
+use crate::cluster::keys::Keys;
 use crate::coordination::etcd::{EtcdSettings, Tls, TlsPem, User};
-use crate::replication::keys::Keys;
 
-/// A way to etcd.
+/// How to connect to a cluster's etcd.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// For the client.
     pub settings: EtcdSettings,
-    /// The keys of the cluster.
     pub keys: Keys,
-    /// Whether there is a certificate to show.
+    /// Whether there is a client certificate.
     pub client_certificate: bool,
-    /// Differs when anything of it differs.
+    /// Hash of endpoints, cluster id, certificates and credentials.
     pub fingerprint: u64,
 }
 
-/// Why there is none. It will not change by itself.
+/// Why there is no access. It will not change by itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct NoAccess {
-    /// In one CamelCase word.
+    /// The reason, in one CamelCase word.
     pub reason: &'static str,
-    /// For people.
     pub message: String,
 }
 
-/// Why it is not known whether there is one.
+/// Why the access could not be resolved.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
-    /// There is none.
+    /// A setting or a Secret is missing or invalid.
     #[error(transparent)]
     None(#[from] NoAccess),
     /// A Secret could not be read.
     #[error("cannot read the Secret {name}: {}", said(source))]
-    Read {
-        /// Which.
-        name: String,
-        /// Why.
-        source: kube::Error,
-    },
+    Read { name: String, source: kube::Error },
 }
 
 type Data = BTreeMap<String, ByteString>;
 
-/// Reads what the spec names.
+/// Reads the Secrets that the spec names and combines them with the endpoints.
 pub async fn resolve(client: &Client, cluster: &MasterCluster) -> Result<Access, AccessError> {
     let api: Api<Secret> = match &cluster.metadata.namespace {
         Some(namespace) => Api::namespaced(client.clone(), namespace),
@@ -72,7 +65,7 @@ pub async fn resolve(client: &Client, cluster: &MasterCluster) -> Result<Access,
     Ok(access)
 }
 
-/// The certificate authorities in a Secret that `spec.admin` names.
+/// Reads the certificate authorities in the Secret that `spec.admin` names.
 pub async fn authorities(client: &Client, namespace: &str, name: &str) -> Result<Vec<u8>, AccessError> {
     let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let data = read(&api, name).await?.unwrap_or_default();
@@ -95,7 +88,7 @@ async fn read(api: &Api<Secret>, name: &str) -> Result<Option<Data>, AccessError
     }
 }
 
-/// A way to etcd from what was read.
+/// Combines the spec with the data of the Secrets.
 fn access(
     etcd: &Etcd,
     cluster_id: &str,
@@ -103,7 +96,7 @@ fn access(
     user: Option<&Data>,
 ) -> Result<Access, NoAccess> {
     if !Keys::is_cluster_id(cluster_id) {
-        let message = format!("'{cluster_id}' cannot be the name of a log: set spec.clusterId");
+        let message = format!("'{cluster_id}' is not a cluster id: set spec.clusterId");
         return Err(NoAccess { reason: "InvalidClusterId", message });
     }
     let field = |data: &Data, secret: &str, key: &str| match data.get(key) {
@@ -138,7 +131,7 @@ fn access(
             let message = format!("{key} in the Secret {name} is not text");
             String::from_utf8(bytes).map_err(|_| NoAccess { reason: "SecretIncomplete", message })
         };
-        // As the masters read them: the first line of each file.
+        // The first line of each value, as masters read them.
         let line = |key| text(key).map(|text| text.lines().next().unwrap_or_default().to_owned());
         let user = User { name: line(USERNAME_KEY)?, password: line(PASSWORD_KEY)? };
         mark.extend_from_slice(format!("\n{}\n{}", user.name, user.password).as_bytes());

@@ -1,5 +1,5 @@
-//! Does what was planned besides objects: labels at once, calls to masters and etcd beside the pass, so that none of
-//! them holds up the next one.
+//! Executes the planned steps other than applying objects: labels within the pass; calls to masters and etcd in tasks
+//! beside the pass, so that a slow call does not delay the next pass.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,25 +23,26 @@ use crate::api::names::{FIELD_MANAGER, FINALIZER, ROLE_LABEL};
 use crate::coordination::etcd::Etcd;
 use crate::coordination::types::{Compare, Failure, KeyRange, Op, Request, Response, Txn};
 
-/// How long etcd has for a write.
+/// Timeout of a write to etcd.
 const ETCD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long it has to delete a whole log.
+/// Timeout of deleting a whole log in etcd.
 const DELETION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How soon something that failed is tried again.
+/// Delay before a failed call is retried.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Writes the labels, one after the other.
+/// Writes the role labels, one after the other.
 ///
 /// # Errors
 ///
-/// With the first that could not be written: who is to become primary has to wait for those before it.
+/// With the first label that could not be written. Later ones are not tried: the label of the new primary must not be
+/// written before that of the old one is gone.
 pub async fn relabel(writer: &Writer, namespace: &str, labels: &[Relabel]) -> Result<(), WriteError> {
     let api: Api<Pod> = Api::namespaced(writer.client.clone(), namespace);
     for Relabel { pod, uid, role } in labels {
         writer.permit()?;
-        // With its uid, so that a pod that was made again meanwhile does not inherit the role.
+        // With its uid, so that a pod that was recreated meanwhile does not inherit the role.
         let patch = json!({"metadata": {"uid": uid, "labels": {ROLE_LABEL: role}}});
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         match api.patch_metadata(pod, &params, &Patch::Merge(patch)).await {
@@ -49,7 +50,7 @@ pub async fn relabel(writer: &Writer, namespace: &str, labels: &[Relabel]) -> Re
                 writer.metrics.wrote(Write::Label);
                 tracing::info!(namespace, pod, role, "labelled");
             }
-            // It is gone, or another one by now: the next pass sees it.
+            // The pod is gone, or was recreated: the next pass sees it.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
             Err(source) => return Err(failed("Pod", pod, source)),
         }
@@ -57,7 +58,7 @@ pub async fn relabel(writer: &Writer, namespace: &str, labels: &[Relabel]) -> Re
     Ok(())
 }
 
-/// Puts the finalizer on or takes it off; whether that was done, and not prevented by somebody who was quicker.
+/// Adds or removes the finalizer. Returns false if a concurrent write to the resource prevented that.
 ///
 /// # Errors
 ///
@@ -76,7 +77,7 @@ pub async fn finalize(
     writer.permit()?;
     let api: Api<MasterCluster> =
         Api::namespaced(writer.client.clone(), &cluster.namespace().unwrap_or_default());
-    // The list is replaced, so it must be of the version that was seen.
+    // The patch replaces the whole list, so it is conditional on the version that was read.
     let version = cluster.resource_version();
     let patch = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
@@ -86,18 +87,18 @@ pub async fn finalize(
             writer.metrics.wrote(Write::Finalizer);
             Ok(true)
         }
-        // Gone already.
+        // The resource is gone already.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(true),
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
         Err(source) => Err(failed("MasterCluster", &name, source)),
     }
 }
 
-/// Does the one thing that somebody may notice.
+/// Executes the disruptive act of a pass.
 ///
 /// # Errors
 ///
-/// If Kubernetes refused it. What masters and etcd say is seen by a later pass.
+/// If Kubernetes refused it. A later pass sees the answers of masters and etcd.
 pub async fn act(
     writer: &Arc<Writer>,
     cluster: &MasterCluster,
@@ -126,6 +127,7 @@ pub async fn act(
 async fn end_masters(writer: &Writer, namespace: &str, name: &str) -> Result<(), WriteError> {
     let api: Api<StatefulSet> = Api::namespaced(writer.client.clone(), namespace);
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    // Scaled down, not deleted: the StatefulSet's status then shows when no pod is left (`plan::deletion`).
     match api.patch(name, &params, &Patch::Merge(json!({"spec": {"replicas": 0}}))).await {
         Ok(_) => {
             writer.metrics.wrote(Write::Apply);
@@ -158,13 +160,13 @@ fn switch_over(
         if again {
             tokio::time::sleep(PAUSE).await;
         }
-        // It may have been lost since the pass that asked for this.
+        // The Lease may have been lost since the pass that planned this.
         if let Err(why) = writer.permit() {
             return Err(CallError::NoAnswer(why.to_string()));
         }
         let result = masters::switchover(&address, to, &credentials).await;
         if let Err(why) = &result {
-            tracing::warn!(?why, address, "a master did not hand over");
+            tracing::warn!(?why, address, "a call for a switchover failed");
             writer.metrics.call_failed("switchover");
         }
         result
@@ -196,7 +198,7 @@ fn delete_keys(writer: &Arc<Writer>, attendant: &Attendant, log: Option<String>)
     attendant.spawn(call, |calls, result| calls.deletion = Call::Done(String::new(), result));
 }
 
-/// Begins the things that nobody notices.
+/// Starts the chores of a pass, none of which clients notice.
 pub fn chores(writer: &Arc<Writer>, attendant: &Attendant, chores: Vec<Chore>) {
     for chore in chores {
         match chore {
@@ -223,12 +225,12 @@ fn ask_promotion(writer: &Arc<Writer>, attendant: &Attendant, term: u64, address
     let writer = Arc::clone(writer);
     let call = async move {
         let report = masters::promotion(&address).await;
-        // It may be asked before it serves.
+        // Before it serves, the primary still reports an earlier term.
         let report = report.and_then(|report| {
-            if report.term == term { Ok(report) } else { Err(format!("{address} tells of another term")) }
+            if report.term == term { Ok(report) } else { Err(format!("{address} reports another term")) }
         });
         if let Err(why) = &report {
-            tracing::debug!(why, "a primary did not say how it took over");
+            tracing::debug!(why, "cannot read the promotion report of the primary");
             writer.metrics.call_failed("promotion");
             tokio::time::sleep(PAUSE).await;
         }
@@ -249,22 +251,22 @@ fn remove_key(writer: &Arc<Writer>, attendant: &Attendant, key: bytes::Bytes, mo
         match remove_if(&etcd, key.clone(), mod_revision).await {
             Ok(true) => {
                 writer.metrics.wrote(Write::EtcdKey);
-                tracing::info!(key = %String::from_utf8_lossy(&key), "removed a key that nobody needs any more");
+                tracing::info!(key = %String::from_utf8_lossy(&key), "removed a stale key from etcd");
             }
             Ok(false) => {}
-            // The watch tells of it as long as it is there, and then it is tried again.
-            Err(failure) => tracing::warn!(%failure, "cannot remove a key that nobody needs any more"),
+            // As long as the key is there, later passes see it and plan the removal again.
+            Err(failure) => tracing::warn!(%failure, "cannot remove a stale key from etcd"),
         }
     });
 }
 
-/// Deletes a key if it is still of that version.
+/// Deletes a key if its mod revision is unchanged. Returns whether it was deleted.
 async fn remove_if(etcd: &Etcd, key: bytes::Bytes, mod_revision: u64) -> Result<bool, Failure> {
     let compare = vec![Compare::ModRevision { key: key.clone(), equals: mod_revision }];
     let txn = Txn { compare, success: vec![Op::Delete(KeyRange::key(key))], failure: Vec::new() };
     match etcd.call(Request::Txn(txn), ETCD_TIMEOUT).await? {
         Response::Txn { succeeded, .. } => Ok(succeeded),
-        other => Err(Failure::Unknown(format!("it answered {other:?}"))),
+        other => Err(Failure::Unknown(format!("unexpected answer {other:?}"))),
     }
 }
 
@@ -274,17 +276,17 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::cluster::keys::Keys;
     use crate::coordination::etcd::EtcdSettings;
     use crate::operator::access::Access;
     use crate::operator::credentials;
     use crate::operator::lease::Right;
     use crate::operator::metrics::Metrics;
-    use crate::replication::keys::Keys;
 
-    /// Longer than the pause before a call; only a test that fails waits so long.
+    /// Longer than the pause before a call; only a failing test waits this long.
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    /// Two calls that failed once and are made again after a pause, in which the Lease goes to another operator.
+    /// Two calls that failed once and are retried after a pause, in which the Lease goes to another operator.
     #[tokio::test]
     async fn a_call_is_not_made_when_the_lease_was_lost_before_it() {
         let (woken, mut wakes) = tokio::sync::mpsc::unbounded_channel();

@@ -1,9 +1,8 @@
-//! Makes the objects of a cluster what they should be, by server-side apply, and writes nothing where that changes
-//! nothing (INV-9).
+//! Applies the objects of a cluster by server-side apply, and writes nothing where that changes nothing (INV-9).
 //!
-//! What an object would become is asked of the API server itself, by a dry run: it alone knows its defaults and how it
-//! writes quantities. The answer is remembered with what was applied to what, so a settled cluster costs no request.
-//! Where somebody else has set a field of ours, ours wins: the operator's objects are the operator's.
+//! A dry run shows what an object would become: only the API server knows its defaults and how it writes quantities.
+//! The result is cached by the wanted and the existing object, so a settled cluster costs no request. Where a user or
+//! another controller has set a field of ours, ours wins: these objects belong to the operator.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -28,35 +27,25 @@ use crate::api::names::{CLUSTER_LABEL, FIELD_MANAGER};
 /// Why something could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// Another operator may write, this one may not.
+    /// This operator does not hold the Lease.
     #[error("this operator no longer holds the lease")]
     NotHolder,
-    /// Kubernetes said no, or nothing.
+    /// The API server refused or did not answer.
     #[error("{what}: {}", said(source))]
     Kubernetes {
-        /// What was tried.
         what: String,
-        /// What came of it.
         #[source]
         source: kube::Error,
     },
     /// An object cannot be written as JSON.
     #[error("{what} cannot be written as JSON: {source}")]
-    Json {
-        /// Which.
-        what: String,
-        /// Why.
-        source: serde_json::Error,
-    },
-    /// An object of that name is there, and is not ours.
-    #[error("{what} exists and belongs to somebody else; remove it or name the cluster otherwise")]
-    Foreign {
-        /// Which.
-        what: String,
-    },
+    Json { what: String, source: serde_json::Error },
+    /// An object of that name exists, and is not ours.
+    #[error("{what} exists and has another owner; delete it, or give the cluster another name")]
+    Foreign { what: String },
 }
 
-/// What Kubernetes said, without the rest of its answer.
+/// Returns the message of an error of the API server, without the rest of the answer.
 pub(crate) fn said(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
@@ -65,7 +54,7 @@ pub(crate) fn said(error: &kube::Error) -> String {
 }
 
 impl WriteError {
-    /// One CamelCase word for conditions.
+    /// Returns the reason for conditions, in one CamelCase word.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
@@ -82,7 +71,7 @@ impl WriteError {
         }
     }
 
-    /// Whether it needs somebody.
+    /// Returns whether it needs a manual action.
     #[must_use]
     pub fn stalled(&self) -> bool {
         match self {
@@ -94,29 +83,27 @@ impl WriteError {
     }
 }
 
-/// Writes objects.
+/// Writes Kubernetes objects while this process holds the Lease.
 pub struct Writer {
-    /// The client.
     pub client: Client,
     /// Whether this process may write.
     pub right: Right,
-    /// Counts the writes.
     pub metrics: Metrics,
-    /// Of each object: what was applied to what, and changed nothing. Marks of both.
+    /// For each object: hashes of the wanted and the existing version for which applying changes nothing.
     settled: Mutex<HashMap<String, (u64, u64)>>,
 }
 
-/// So many objects are remembered; with more, the oldest are simply asked about again.
+/// Upper bound of `settled`. When it is reached the cache is cleared, which costs one dry run for each object.
 const MAX_REMEMBERED: usize = 100_000;
 
 impl Writer {
-    /// One that writes as long as `right` holds.
+    /// Creates a writer that writes as long as `right` holds.
     #[must_use]
     pub fn new(client: Client, right: Right, metrics: Metrics) -> Self {
         Self { client, right, metrics, settled: Mutex::default() }
     }
 
-    /// Before every write: only the holder of the Lease writes.
+    /// Checks that this process holds the Lease. Called before every write.
     ///
     /// # Errors
     ///
@@ -125,11 +112,11 @@ impl Writer {
         if self.right.holds() { Ok(()) } else { Err(WriteError::NotHolder) }
     }
 
-    /// Makes all objects what they should be.
+    /// Applies all objects of a cluster.
     ///
     /// # Errors
     ///
-    /// With the first that could not be written; the ones before it were.
+    /// With the first object that could not be written; the ones before it were.
     pub async fn apply(&self, namespace: &str, objects: Objects, caches: &Caches) -> Result<(), WriteError> {
         // Without `..`: a new kind of object does not compile until it is applied.
         let Objects {
@@ -147,7 +134,7 @@ impl Writer {
         self.one(namespace, &service_account, caches.service_accounts.find(namespace, &service_account))
             .await?;
         self.one(namespace, &config_map, caches.config_maps.find(namespace, &config_map)).await?;
-        // Secrets are not cached: what is there is read by name.
+        // Secrets are not cached: the existing one is read by name.
         let secrets: Api<_> = Api::namespaced(self.client.clone(), namespace);
         let name = admin_secret.name_any();
         let there = secrets.get_opt(&name).await.map_err(|source| failed("Secret", &name, source))?;
@@ -165,6 +152,7 @@ impl Writer {
                 }
             }
         }
+        // After the ConfigMap and the Secret, which its pods mount.
         self.one(namespace, &stateful_set, caches.stateful_sets.find(namespace, &stateful_set)).await?;
         for old in old_config_maps(namespace, &cluster, &config_map, caches) {
             self.delete(namespace, &*old).await?;
@@ -172,7 +160,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes one object what it should be.
+    /// Applies one object, unless that would change nothing.
     async fn one<K>(
         &self,
         namespace: &str,
@@ -197,7 +185,7 @@ impl Writer {
         let wanted_value = json(wanted)?;
         let wanted_mark = mark(&wanted_value);
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        // What is not in the cache may be there without our label.
+        // An object that is not in the cache may exist without our label.
         let unlabelled = match there {
             Some(_) => None,
             None => api.get_opt(&name).await.map_err(|source| failed(&kind, &name, source))?,
@@ -243,7 +231,7 @@ impl Writer {
         settled.insert(key, marks);
     }
 
-    /// Deletes an object, if it is still that one.
+    /// Deletes an object, if its uid is unchanged.
     ///
     /// # Errors
     ///
@@ -271,8 +259,8 @@ impl Writer {
     }
 }
 
-/// The settings files that no pod has, and that none will get: the StatefulSet's controller has seen the template with the
-/// present one.
+/// Returns the settings files that no pod mounts, and that no new pod will mount: the StatefulSet's controller has seen
+/// the template with the present one.
 fn old_config_maps(
     namespace: &str,
     cluster: &str,
@@ -306,7 +294,7 @@ pub(super) fn failed(kind: &str, name: &str, source: kube::Error) -> WriteError 
 
 type Meta = k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Whether an object that is there is the one that we mean: it has our owner, or had it and still has our label.
+/// Returns whether an existing object is ours: it has our owner, or no controller and our label.
 fn is_ours(there: &Meta, wanted: &Meta) -> bool {
     let cluster = |meta: &Meta| meta.labels.as_ref().and_then(|labels| labels.get(CLUSTER_LABEL).cloned());
     match controller(there) {
@@ -315,13 +303,13 @@ fn is_ours(there: &Meta, wanted: &Meta) -> bool {
     }
 }
 
-/// The uid of the owner that controls an object.
+/// Returns the uid of the owner that controls an object.
 fn controller(meta: &Meta) -> Option<String> {
     let mut owners = meta.owner_references.iter().flatten();
     owners.find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone())
 }
 
-/// An object without what changes by itself.
+/// Returns an object without the fields that the API server and controllers change.
 fn essence(mut object: Value) -> Value {
     if let Some(fields) = object.as_object_mut() {
         fields.remove("status");

@@ -1,5 +1,5 @@
-//! What lasts from one pass over a cluster to the next: the watcher of its keys in etcd, and calls that are under way.
-//! None of it is needed to go on after a restart: what must not be forgotten is in the status.
+//! State that lasts from one pass over a cluster to the next: the watcher of its keys in etcd, and calls that are under
+//! way. An operator that restarts does not need it: what must not be lost is in the status.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::access::Access;
+use super::etcd_watch;
 use super::observed::{Call, CallError, KeysLeft, PromotionAnswer};
 use super::sight::{self, Sight};
-use crate::coordination::etcd::{Etcd, SettingsError};
-use crate::master::admin_api::SwitchoverDone;
-use crate::replication::keys::Keys;
+use crate::cluster::etcd_health::EtcdHealth;
+use crate::cluster::keys::Keys;
+use crate::cluster::switchover::SwitchoverDone;
+use crate::coordination::etcd::{Etcd, EtcdMembers, SettingsError};
 
-/// Looks after one cluster.
+/// Session with one cluster's etcd: the client, the watcher, and calls beside the passes.
 pub struct Attendant {
-    /// The client of its etcd.
     pub etcd: Etcd,
-    /// The keys of the cluster.
     pub keys: Keys,
     /// Calls that are under way or have ended.
     pub calls: Arc<Mutex<Calls>>,
@@ -27,43 +27,48 @@ pub struct Attendant {
     endpoints: Vec<String>,
     client_certificate: bool,
     sight: watch::Receiver<Sight>,
-    watcher: JoinHandle<()>,
-    /// Wakes the controller.
+    etcd_health: watch::Receiver<EtcdHealth>,
+    /// The watchers of the keys and of etcd's health.
+    watchers: [JoinHandle<()>; 2],
     wake: Arc<dyn Fn() + Send + Sync>,
-    /// What runs beside the passes. It ends with this: an operator that has lost its Lease, or the resource, asks for
-    /// nothing more.
+    /// Tasks beside the passes. Dropping the attendant aborts them: an operator that has lost its Lease, or the
+    /// resource, makes no further calls.
     running: Mutex<JoinSet<()>>,
 }
 
 /// Calls that are under way or have ended.
 #[derive(Clone, Debug, Default)]
 pub struct Calls {
-    /// The last switchover.
     pub switchover: Call<Result<SwitchoverDone, CallError>>,
-    /// The last answer about a promotion.
+    /// The last report of a primary about its promotion.
     pub promotion: Option<PromotionAnswer>,
     /// Whether the primary is being asked about its promotion.
     pub asking: bool,
     /// The last attempt to delete the keys.
     pub deletion: Call<Result<(), KeysLeft>>,
-    /// How many there were.
+    /// Number of attempts to delete the keys, this one included.
     pub deletion_attempts: u32,
 }
 
 impl Attendant {
-    /// Begins to watch. `wake` is called when there is something to act on.
+    /// Connects and starts the watcher, which calls `wake` when there is something to act on.
     ///
     /// # Errors
     ///
-    /// If the way to etcd makes no sense.
+    /// If the settings of the etcd client are invalid.
     pub fn start(access: Access, wake: Arc<dyn Fn() + Send + Sync>) -> Result<Self, SettingsError> {
         let Access { settings, keys, fingerprint, client_certificate } = access;
         let endpoints = settings.endpoints.clone();
         let place = format!("etcd at {}", endpoints.join(", "));
+        let members = EtcdMembers::connect(&settings)?;
         let etcd = Etcd::connect(settings)?;
         let (sender, sight) = watch::channel(Sight::NotYet);
-        let news = Arc::clone(&wake);
-        let watcher = tokio::spawn(sight::watch(etcd.clone(), keys.clone(), place, sender, move || news()));
+        let (health, etcd_health) = watch::channel(EtcdHealth::default());
+        let (news, other_news) = (Arc::clone(&wake), Arc::clone(&wake));
+        let watchers = [
+            tokio::spawn(sight::watch(etcd.clone(), keys.clone(), place, sender, move || news())),
+            tokio::spawn(etcd_watch::watch(members, health, move || other_news())),
+        ];
         Ok(Self {
             etcd,
             keys,
@@ -72,45 +77,52 @@ impl Attendant {
             endpoints,
             client_certificate,
             sight,
-            watcher,
+            etcd_health,
+            watchers,
             wake,
             running: Mutex::default(),
         })
     }
 
-    /// Whether it goes this way.
+    /// Returns whether this session uses these endpoints and credentials.
     #[must_use]
     pub fn goes(&self, access: &Access) -> bool {
         self.fingerprint == access.fingerprint
     }
 
-    /// Whether these are its endpoints.
+    /// Returns whether this session uses these endpoints.
     #[must_use]
     pub fn leads_to(&self, endpoints: &[String]) -> bool {
         self.endpoints == endpoints
     }
 
-    /// Whether etcd is shown a certificate.
+    /// Returns whether the session presents a client certificate.
     #[must_use]
     pub fn shows_certificate(&self) -> bool {
         self.client_certificate
     }
 
-    /// What is seen now.
+    /// Returns the latest view of the keys.
     #[must_use]
     pub fn sight(&self) -> Sight {
         self.sight.borrow().clone()
     }
 
-    /// Waits until something is seen, or that nothing is to be seen.
+    /// Returns size, quota and alarms of etcd at the last look.
+    #[must_use]
+    pub fn etcd_health(&self) -> EtcdHealth {
+        self.etcd_health.borrow().clone()
+    }
+
+    /// Waits until the first read has succeeded or failed, at most `within`.
     pub async fn first_sight(&self, within: Duration) {
         let mut sight = self.sight.clone();
         let seen = sight.wait_for(|sight| !matches!(sight, Sight::NotYet));
-        // If nothing comes, that is what is known.
+        // After a timeout the pass continues with `NotYet`.
         let _ = tokio::time::timeout(within, seen).await;
     }
 
-    /// Runs a call beside the passes. What it brings is kept by `keep`, and the controller is woken.
+    /// Runs a call beside the passes. `keep` stores its result, then the controller is woken.
     pub fn spawn<T: Send + 'static>(
         &self,
         call: impl Future<Output = T> + Send + 'static,
@@ -124,7 +136,7 @@ impl Attendant {
         });
     }
 
-    /// Runs something beside the passes that brings nothing.
+    /// Runs work without a result beside the passes.
     pub fn run(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut running = self.running.lock();
         while running.try_join_next().is_some() {}
@@ -134,7 +146,7 @@ impl Attendant {
 
 impl Drop for Attendant {
     fn drop(&mut self) {
-        self.watcher.abort();
+        self.watchers.iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -158,7 +170,7 @@ mod tests {
             let _ = done.send(());
         });
         drop(attendant);
-        // Its end of the channel is gone without a word.
+        // The task was aborted: its sender is dropped and nothing was sent.
         let ended = tokio::time::timeout(Duration::from_secs(30), outcome).await;
         assert!(matches!(ended, Ok(Err(_))), "it goes on");
     }

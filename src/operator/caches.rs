@@ -1,5 +1,5 @@
-//! What is there in Kubernetes, as its watches tell: the resources, and of all other objects only those that carry our
-//! label. A change of one wakes the controller for the cluster that it belongs to.
+//! Caches of Kubernetes objects, kept current by watches: all MasterCluster resources, and of other kinds only objects
+//! with our label. A change of an object wakes the controller for the cluster that it belongs to.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -20,35 +20,28 @@ use tokio_stream::StreamExt;
 use crate::api::MasterCluster;
 use crate::api::names::{CLUSTER_LABEL, MANAGED_BY, MANAGED_BY_LABEL};
 
-/// How long the API server keeps a watch before it is asked for anew. A watch whose connection was lost without a word is
-/// noticed 5 s after that, and until then what is cached grows old.
+/// How long the API server keeps a watch before it has to be renewed. A watch whose connection was lost silently is
+/// noticed 5 s after that; until then the cache is stale.
 const WATCH_SECONDS: u32 = 15;
 
-/// Tells the controller which cluster to look at.
+/// Channel to the controller: the clusters that need a pass.
 pub type Wake = mpsc::UnboundedSender<ObjectRef<MasterCluster>>;
 
-/// All caches.
+/// The caches of all kinds that the operator watches.
 #[derive(Clone, Debug)]
 pub struct Caches {
-    /// The resources.
     pub clusters: Cache<MasterCluster>,
-    /// The masters.
     pub pods: Cache<Pod>,
-    /// The StatefulSets.
     pub stateful_sets: Cache<StatefulSet>,
-    /// The Services.
     pub services: Cache<Service>,
-    /// The settings files.
+    /// The settings files of masters.
     pub config_maps: Cache<ConfigMap>,
-    /// The ServiceAccounts.
     pub service_accounts: Cache<ServiceAccount>,
-    /// The PodDisruptionBudgets.
     pub budgets: Cache<PodDisruptionBudget>,
-    /// The NetworkPolicies.
     pub policies: Cache<NetworkPolicy>,
 }
 
-/// The objects of one kind.
+/// Cache of the objects of one kind.
 #[derive(Clone, Debug)]
 pub struct Cache<K: Resource<DynamicType = ()> + Clone + 'static>(Store<K>);
 
@@ -56,19 +49,19 @@ impl<K> Cache<K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + 'static,
 {
-    /// The one that is called so.
+    /// Returns the cached object with this name.
     #[must_use]
     pub fn named(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         self.0.get(&ObjectRef::new(name).within(namespace))
     }
 
-    /// The one that is called as another.
+    /// Returns the cached object with the same name as `like`.
     #[must_use]
     pub fn find(&self, namespace: &str, like: &K) -> Option<Arc<K>> {
         self.named(namespace, &like.name_any())
     }
 
-    /// All that carry the label of a cluster, by name.
+    /// Returns the objects with the label of a cluster, sorted by name.
     #[must_use]
     pub fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Arc<K>> {
         let mut found = self.0.state_filter(|object| {
@@ -79,20 +72,21 @@ where
         found
     }
 
-    /// The store itself.
+    /// Returns the underlying store, which keeps changing with the cache.
     #[must_use]
     pub fn store(&self) -> Store<K> {
         self.0.clone()
     }
 
     async fn is_filled(&self) {
-        // The writer lives as long as the watch, which lasts as long as anybody waits here.
+        // It fails only if the writer is gone. The writer belongs to the watch, and that task outlives every caller of
+        // this.
         let _ = self.0.wait_until_ready().await;
     }
 }
 
 impl Caches {
-    /// Begins to watch, in one namespace or in all. The watches run in `tasks`.
+    /// Starts the watches, in one namespace or in all. They run in `tasks`.
     #[must_use]
     pub fn start(client: &Client, namespace: Option<&str>, wake: &Wake, tasks: &mut JoinSet<()>) -> Self {
         let mut start = Start { client, namespace, wake, tasks };
@@ -109,7 +103,8 @@ impl Caches {
         }
     }
 
-    /// Waits until every cache has been filled once. Before that, what is missing in it may be there all the same.
+    /// Waits until every cache has been filled once. Before that, an object that is missing in a cache may exist all
+    /// the same.
     pub async fn are_filled(&self) {
         let Self {
             clusters,
@@ -134,7 +129,7 @@ impl Caches {
     }
 }
 
-/// Begins watches.
+/// Starts watches; holds what all of them need.
 struct Start<'s> {
     client: &'s Client,
     namespace: Option<&'s str>,
@@ -143,7 +138,7 @@ struct Start<'s> {
 }
 
 impl Start<'_> {
-    /// Watches those of a kind that carry our label.
+    /// Watches the objects of a kind that have our label.
     fn watching_ours<K>(&mut self) -> Cache<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -158,7 +153,7 @@ impl Start<'_> {
         self.watching(watcher::Config::default().labels(&selected), cluster_of)
     }
 
-    /// Watches those of a kind that are selected; each belongs to a cluster.
+    /// Watches the objects of a kind that `config` selects. `cluster` maps each to the cluster that it belongs to.
     fn watching<K>(
         &mut self,
         config: watcher::Config,
@@ -179,7 +174,7 @@ impl Start<'_> {
         };
         let (store, writer) = reflector::store::<K>();
         let stream = watcher(api, config.timeout(WATCH_SECONDS))
-            // Nobody reads them, and they are half of every object.
+            // The operator never reads managed fields, and they are half of every object.
             .modify(|object| object.managed_fields_mut().clear())
             .default_backoff()
             .reflect(writer)
@@ -191,7 +186,7 @@ impl Start<'_> {
                 match event {
                     Ok(object) => {
                         if let Some(cluster) = cluster(&object) {
-                            // Nobody listens any more only when everything ends.
+                            // The receiver is gone only when the process ends.
                             let _ = wake.send(cluster);
                         }
                     }
@@ -205,7 +200,7 @@ impl Start<'_> {
     }
 }
 
-/// The cluster that an object carries the label of: pods are owned by the StatefulSet, not by the cluster itself.
+/// Returns the cluster that an object belongs to, by its label: the owner of a pod is the StatefulSet, not the cluster.
 fn cluster_of<K: Resource<DynamicType = ()>>(object: &K) -> Option<ObjectRef<MasterCluster>> {
     let cluster = object.meta().labels.as_ref()?.get(CLUSTER_LABEL)?;
     Some(ObjectRef::new(cluster).within(object.meta().namespace.as_deref()?))

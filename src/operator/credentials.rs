@@ -1,8 +1,8 @@
-//! What the operator and the masters' admin API show each other: a token, and a certificate with the authority to check
-//! it with. The operator makes both once and keeps them in a Secret.
+//! Credentials of the masters' admin API: the operator's token, and the masters' certificate with its authority. The
+//! operator creates both once and keeps them in a Secret.
 //!
-//! The authority signs this one certificate, and its private key is forgotten at once: nobody can sign another. Neither
-//! ends by itself; to have new ones, delete the Secret.
+//! The authority signs this one certificate, and its private key is discarded at once, so that it can sign no other.
+//! Neither expires; to get new ones, delete the Secret.
 
 use k8s_openapi::api::core::v1::Secret;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
@@ -15,22 +15,22 @@ use crate::api::names::{CA_KEY, CERT_KEY, PRIVATE_KEY_KEY, TOKEN_KEY};
 /// Bytes of a new token, before they are written as hexadecimal digits.
 const TOKEN_BYTES: usize = 32;
 
-/// The shortest token that masters take.
+/// Length of the shortest token that masters accept.
 const MIN_TOKEN: usize = 16;
 
 /// Why there are no credentials.
 #[derive(Debug, thiserror::Error)]
 pub enum NoCredentials {
-    /// The system has no chance to give.
-    #[error("cannot make a token: {0}")]
+    /// The system's random source failed.
+    #[error("cannot create a token: {0}")]
     Token(getrandom::Error),
     /// A certificate could not be made.
-    #[error("cannot make a certificate: {0}")]
+    #[error("cannot create a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
 }
 
-/// What the Secret holds, or something new where it is not there or makes no sense. The certificate is for the server
-/// that is called `host`; none is made without.
+/// Returns the credentials in the Secret, and new ones where they are missing or invalid. The certificate is for the
+/// server name `host`; without a name there is none.
 pub fn keep_or_make(secret: Option<&Secret>, host: Option<&str>) -> Result<AdminCredentials, NoCredentials> {
     let kept = |key: &str| {
         let value = secret.and_then(|secret| secret.data.as_ref()?.get(key))?;
@@ -74,7 +74,7 @@ fn readable(ca: &str, cert: &str, key: &str) -> bool {
     certificate(ca) && certificate(cert) && PrivateKeyDer::from_pem_slice(key.as_bytes()).is_ok()
 }
 
-/// Masters read the first line.
+/// Returns whether masters accept a token: long enough, and one line without spaces.
 fn usable(token: &str) -> bool {
     token.len() >= MIN_TOKEN && token.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -108,7 +108,7 @@ mod tests {
         assert!(readable(&first.ca, &first.cert, &first.key));
         let kept = |ca: &str| secret(&[(CA_KEY, ca), (CERT_KEY, &first.cert), (PRIVATE_KEY_KEY, &first.key)]);
         assert!(made(Some(&kept(&first.ca))).unwrap() == first);
-        // Half of one is of no use.
+        // An incomplete certificate is replaced.
         for half in [kept("?"), secret(&[(CA_KEY, &first.ca)])] {
             let whole = made(Some(&half)).unwrap();
             assert!(readable(&whole.ca, &whole.cert, &whole.key) && whole != first);

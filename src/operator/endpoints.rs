@@ -1,14 +1,14 @@
-//! Host names in `spec.etcd.endpoints`. Masters resolve them in their own namespace; the operator, which is in another one,
-//! has to find the same hosts.
+//! Host names in `spec.etcd.endpoints`. Masters resolve them in their own namespace; the operator, which is in another
+//! one, has to find the same hosts.
 
 use std::collections::BTreeMap;
 
-/// The names to look up, in this order, for a host that a pod of the namespace is told: none for one that is the same
-/// everywhere.
+/// Returns the names to look up, in this order, for a host name as a pod of the namespace resolves it; none for a name
+/// that resolves the same everywhere.
 ///
-/// A name without a dot is a Service of the namespace, never one of the operator's own. A name with one dot is a pod of a
-/// headless Service of the namespace (`etcd-0.etcd`), else a Service of another one (`etcd.store`), else a host of the
-/// network.
+/// A name without a dot is a Service of the namespace, never one of the operator's own. A name with one dot is a pod of
+/// a headless Service of the namespace (`etcd-0.etcd`), else a Service of another one (`etcd.store`), else a host of
+/// the network.
 #[must_use]
 pub fn lookups(host: &str, namespace: &str) -> Vec<String> {
     if host.parse::<std::net::IpAddr>().is_ok() || host == "localhost" {
@@ -23,7 +23,7 @@ pub fn lookups(host: &str, namespace: &str) -> Vec<String> {
     }
 }
 
-/// The same for all endpoints, by host.
+/// Returns [`lookups`] for all endpoints, by host.
 #[must_use]
 pub fn all_lookups(endpoints: &[String], namespace: &str) -> BTreeMap<String, Vec<String>> {
     let hosts = endpoints.iter().filter_map(|endpoint| host(endpoint));
@@ -31,8 +31,8 @@ pub fn all_lookups(endpoints: &[String], namespace: &str) -> BTreeMap<String, Ve
     names.filter(|(_, names)| !names.is_empty()).collect()
 }
 
-/// An endpoint with the name that its host has everywhere, as far as that is sure, to compare it with those of clusters
-/// in other namespaces.
+/// Returns an endpoint with its host qualified by the namespace, to compare it with endpoints of clusters in other
+/// namespaces. It is the first name to look up, so the comparison is a best guess.
 #[must_use]
 pub fn qualified(endpoint: &str, namespace: &str) -> String {
     let Some(host) = host(endpoint) else { return endpoint.to_owned() };
@@ -42,7 +42,7 @@ pub fn qualified(endpoint: &str, namespace: &str) -> String {
     }
 }
 
-/// The host of a URL, without the brackets of an IPv6 address.
+/// Returns the host of a URL, without the brackets of an IPv6 address.
 fn host(endpoint: &str) -> Option<&str> {
     let (_, rest) = endpoint.split_once("://")?;
     let authority = rest.split('/').next()?;

@@ -1,4 +1,4 @@
-//! What Kubernetes and Prometheus ask of the operator itself.
+//! HTTP endpoints of the operator itself: health for the kubelet, metrics for Prometheus.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,13 +11,12 @@ use axum::routing::get;
 
 use super::metrics::Metrics;
 
-/// Whether the operator could do its work: it has heard from the API server, and if it holds the Lease it has seen all
-/// that there is.
+/// Whether the operator is ready: it waits for the Lease, or holds it and its caches are filled.
 #[derive(Clone, Debug, Default)]
 pub struct Ready(Arc<AtomicBool>);
 
 impl Ready {
-    /// Says whether it is.
+    /// Sets whether the operator is ready.
     pub fn set(&self, ready: bool) {
         self.0.store(ready, Ordering::Relaxed);
     }
@@ -27,17 +26,21 @@ impl Ready {
     }
 }
 
-/// A pass that has been under way for so long is stuck: its own deadline is far shorter.
+/// A pass that has been under way for this long is stuck: its own deadline is far shorter.
 const STUCK: Duration = Duration::from_secs(120);
 
-/// `/healthz` and `/readyz`. Health is that the process answers and that no pass is stuck. Neither the API server nor etcd
-/// has a part in it: they are not restarted by restarting the operator.
+/// Serves `/healthz` and `/readyz`. Healthy means that the process answers and that no pass is stuck. It does not
+/// depend on the API server or etcd: restarting the operator would not repair them.
 pub fn health(ready: &Ready, metrics: &Metrics) -> Router {
     let metrics = metrics.clone();
     let liveness = move || async move {
         match metrics.oldest_pass() {
-            Some(age) if age >= STUCK => (StatusCode::SERVICE_UNAVAILABLE, "a pass is stuck\n"),
-            _ => (StatusCode::OK, "ok\n"),
+            Some(age) if age >= STUCK => {
+                let (age, limit) = (age.as_secs(), STUCK.as_secs());
+                let text = format!("one reconciliation has been running for {age} s (limit {limit} s)\n");
+                (StatusCode::SERVICE_UNAVAILABLE, text)
+            }
+            _ => (StatusCode::OK, "ok\n".to_owned()),
         }
     };
     let ready = ready.clone();
@@ -45,13 +48,16 @@ pub fn health(ready: &Ready, metrics: &Metrics) -> Router {
         if ready.is() {
             (StatusCode::OK, "ready\n")
         } else {
-            (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+            (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "not ready: has not yet read all MasterClusters from the API server\n",
+            )
         }
     };
     Router::new().route("/healthz", get(liveness)).route("/readyz", get(readiness))
 }
 
-/// `/metrics`.
+/// Returns the route `/metrics`, which answers in Prometheus' text format.
 pub fn metrics(metrics: &Metrics) -> Router {
     let metrics = metrics.clone();
     let text = move || async move {
@@ -69,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    /// The first line of the answer to a GET.
+    /// Returns the first line of the answer to a GET.
     async fn asked(listener: TcpListener, router: Router, path: &str) -> String {
         let address = listener.local_addr().unwrap();
         let server = tokio::spawn(async move { axum::serve(listener, router).await });

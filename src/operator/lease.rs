@@ -1,8 +1,8 @@
-//! Which of several operators may write: the holder of a Lease in Kubernetes.
+//! Leader election among operators: only the holder of a Lease in Kubernetes may write.
 //!
-//! A Lease counts as abandoned when its record has not changed for as long as it lasts, by the clock of the one who
-//! looks: wall clocks of two machines are never compared. The holder counts from the moment it *asked* to renew, and
-//! stops writing well before others may take over, whatever the API server answers meanwhile.
+//! A Lease counts as abandoned when its record has not changed for its duration, by the clock of the observing
+//! operator: wall clocks of two machines are never compared. The holder counts from the moment at which it *sent* the
+//! renewal, and stops writing well before others may take over, whatever the API server answers meanwhile.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,15 +18,14 @@ use tokio::time::{Instant, sleep, timeout};
 use super::metrics::Metrics;
 use super::scope::{LEASE, SCOPE_LABEL, Scope};
 
-/// How long a record lasts, how long its holder may write after it was renewed, how often it is renewed. The second
-/// leaves others a margin that covers a request under way.
+/// Durations of a Lease. `writable` is shorter than `lasts` by a margin that covers a request under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// Until others may take over.
+    /// Time without a renewal after which others may take over.
     pub lasts: Duration,
-    /// Until the holder stops writing.
+    /// Time after a renewal in which the holder may write.
     pub writable: Duration,
-    /// Between two renewals, and between two looks at somebody else's.
+    /// Time between two renewals, and between two reads of another operator's Lease.
     pub interval: Duration,
 }
 
@@ -45,30 +44,31 @@ impl Default for Timing {
 pub struct Right(watch::Receiver<Option<Instant>>);
 
 impl Right {
-    /// For a process that runs without a Lease: always.
+    /// Returns a permanent right, for a process that runs without a Lease. The caller keeps the sender: once it is
+    /// dropped, [`Self::lost`] returns.
     #[must_use]
     pub fn unconditional() -> (watch::Sender<Option<Instant>>, Self) {
-        // A century from now; `Instant` has no end that could be named.
+        // A century from now, because `Instant` has no maximum.
         let (sender, receiver) =
             watch::channel(Some(Instant::now() + Duration::from_secs(100 * 365 * 86_400)));
         (sender, Self(receiver))
     }
 
-    /// Whether it may write now.
+    /// Returns whether this process may write now.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.0.borrow().is_some_and(|until| Instant::now() < until)
     }
 
-    /// Waits until it may write.
+    /// Waits until this process may write.
     pub async fn gained(&mut self) {
         if self.0.wait_for(|until| until.is_some_and(|until| Instant::now() < until)).await.is_err() {
-            // Nobody can give the right any more.
+            // The task that renews the Lease has ended, so the right will never come.
             std::future::pending::<()>().await;
         }
     }
 
-    /// Waits until it may no longer write.
+    /// Waits until this process may no longer write.
     pub async fn lost(&mut self) {
         loop {
             let until = *self.0.borrow_and_update();
@@ -88,20 +88,20 @@ enum Decision {
     Create,
     /// It is ours: renew it.
     Renew,
-    /// It is nobody's, or its holder has not been heard of for too long: take it.
+    /// It has no holder, or its holder has not renewed it in time: take it.
     TakeOver,
-    /// It is another's.
+    /// Another operator holds it: wait.
     Wait,
 }
 
-/// Decides about a Lease whose record has not changed for `unchanged`.
+/// Decides what to do about a Lease whose record has not changed for `unchanged`.
 fn decide(seen: Option<&LeaseSpec>, me: &str, unchanged: Duration, ours: Timing) -> Decision {
     let Some(seen) = seen else { return Decision::Create };
     match seen.holder_identity.as_deref() {
         None | Some("") => Decision::TakeOver,
         Some(holder) if holder == me => Decision::Renew,
         Some(_) => {
-            // Its holder decides how long it lasts.
+            // Its holder decides how long it lasts: the record has the duration.
             let lasts = seen.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
             let lasts = lasts.map_or(ours.lasts, Duration::from_secs);
             if unchanged >= lasts { Decision::TakeOver } else { Decision::Wait }
@@ -109,7 +109,7 @@ fn decide(seen: Option<&LeaseSpec>, me: &str, unchanged: Duration, ours: Timing)
     }
 }
 
-/// The record that is to be written.
+/// Builds the record to write.
 fn record(seen: Option<&LeaseSpec>, me: &str, decision: Decision, now: Timestamp, ours: Timing) -> LeaseSpec {
     let now = MicroTime(now);
     let before = seen.cloned().unwrap_or_default();
@@ -125,7 +125,7 @@ fn record(seen: Option<&LeaseSpec>, me: &str, decision: Decision, now: Timestamp
     }
 }
 
-/// One who wants to hold a Lease.
+/// An operator that competes for a Lease.
 pub struct Candidate {
     api: Api<Lease>,
     name: String,
@@ -133,12 +133,13 @@ pub struct Candidate {
     me: String,
     timing: Timing,
     metrics: Metrics,
-    /// The record as last seen, and since when it has been the same.
+    /// The record as last read, and since when it has been the same.
     seen: Option<(LeaseSpec, Instant)>,
 }
 
 impl Candidate {
-    /// One called `me` for the Lease of an operator that runs in the namespace `own` and has this scope.
+    /// Creates a candidate called `me` for the Lease of an operator that runs in the namespace `own` and has this
+    /// scope.
     #[must_use]
     pub fn new(client: Client, own: &str, scope: &Scope, me: &str, timing: Timing, metrics: Metrics) -> Self {
         let api = Api::namespaced(client, scope.lease_namespace(own));
@@ -146,7 +147,7 @@ impl Candidate {
         Self { api, name: LEASE.to_owned(), labels, me: me.to_owned(), timing, metrics, seen: None }
     }
 
-    /// The right that goes with the Lease, and the work that gets and keeps it until `stop`.
+    /// Returns the right to write, and the future that acquires and renews the Lease until `stop`.
     pub fn start(
         mut self,
         mut stop: watch::Receiver<bool>,
@@ -158,24 +159,25 @@ impl Candidate {
     async fn hold(&mut self, right: &watch::Sender<Option<Instant>>, stop: &mut watch::Receiver<bool>) {
         loop {
             let asked = Instant::now();
-            // An attempt that takes longer than the interval is worth no more than none.
+            // A slower attempt counts as failed, so that one hanging request does not use up the time for the next
+            // ones.
             let attempt = timeout(self.timing.interval, self.attempt()).await;
             match attempt {
                 Ok(Ok(true)) => {
                     let until = asked + self.timing.writable;
                     if right.borrow().is_none() {
-                        tracing::info!(lease = self.name, me = self.me, "got the lease, and may write");
+                        tracing::info!(lease = self.name, me = self.me, "acquired the lease, and may write");
                     }
                     right.send_replace(Some(until));
                 }
                 Ok(Ok(false)) => {
                     if right.send_replace(None).is_some() {
-                        tracing::warn!(lease = self.name, "lost the lease to another");
+                        tracing::warn!(lease = self.name, "lost the lease to another operator");
                     }
                 }
-                // The right runs out by itself.
+                // The right expires by itself unless a later attempt succeeds.
                 Ok(Err(error)) => tracing::warn!(lease = self.name, %error, "cannot renew the lease"),
-                Err(_) => tracing::warn!(lease = self.name, "no answer about the lease"),
+                Err(_) => tracing::warn!(lease = self.name, "the API server did not answer about the lease"),
             }
             if right.borrow().is_some_and(|until| until <= Instant::now()) {
                 right.send_replace(None);
@@ -187,15 +189,16 @@ impl Candidate {
                 _ = stop.wait_for(|stop| *stop) => break,
             }
         }
-        // Nothing is written from here on, so that whoever comes next need not wait.
+        // Nothing is written from here on, so the Lease is released and the next operator need not wait for it to
+        // expire.
         if right.send_replace(None).is_some()
             && let Err(error) = self.release().await
         {
-            tracing::warn!(lease = self.name, %error, "cannot give the lease back");
+            tracing::warn!(lease = self.name, %error, "cannot release the lease");
         }
     }
 
-    /// Looks at the Lease and writes it if it may; whether it is ours now.
+    /// Reads the Lease and writes it if that is allowed. Returns whether this operator holds it now.
     async fn attempt(&mut self) -> kube::Result<bool> {
         let found = self.api.get_opt(&self.name).await?;
         let spec = found.as_ref().map(|lease| lease.spec.clone().unwrap_or_default());
@@ -214,7 +217,7 @@ impl Candidate {
                 let metadata = ObjectMeta { name, labels, ..ObjectMeta::default() };
                 self.api.create(&PostParams::default(), &Lease { metadata, spec: Some(spec) }).await
             }
-            // With the version that was seen: if somebody else was quicker, it is refused.
+            // With the resource version that was read: if another operator has written since, the write is refused.
             (_, Some(mut found)) => {
                 found.labels_mut().extend(self.labels.clone());
                 let lease = Lease { spec: Some(spec), ..found };
@@ -267,7 +270,7 @@ mod tests {
         assert_eq!(after(&held_by("a", 15), 0), Decision::Renew);
         assert_eq!(after(&held_by("b", 15), 14), Decision::Wait);
         assert_eq!(after(&held_by("b", 15), 15), Decision::TakeOver);
-        // The holder's word counts, not ours.
+        // The duration in the record counts, not our own setting.
         assert_eq!(after(&held_by("b", 60), 59), Decision::Wait);
         assert_eq!(after(&held_by("", 15), 0), Decision::TakeOver);
         assert_eq!(after(&LeaseSpec::default(), 0), Decision::TakeOver);
@@ -296,7 +299,7 @@ mod tests {
         right.gained().await;
         right.lost().await;
         assert!(!right.holds());
-        // What has run out is not gained again before it is renewed.
+        // An expired right is not gained again before it is renewed.
         assert!(timeout(Duration::from_millis(1), right.gained()).await.is_err());
         sender.send_replace(Some(Instant::now() + Duration::from_secs(3600)));
         assert!(right.holds());

@@ -1,4 +1,4 @@
-//! Calls to masters. Each has a deadline, and none of them changes who leads by failing.
+//! Calls to masters. Each has a deadline, and a failed call never changes the leadership.
 
 use std::time::Duration;
 
@@ -6,29 +6,30 @@ use axum::http::Method;
 use serde::Deserialize;
 
 use super::observed::CallError;
-use crate::cli::ask::{AskError, Question, Trust, ask_with};
-use crate::master::admin_api::{PromotionReport, SwitchoverDone, SwitchoverRequest};
+use crate::cluster::promotion::PromotionReport;
+use crate::cluster::switchover::{SwitchoverDone, SwitchoverRequest};
+use crate::net::http_client::{AskError, Question, Trust, ask};
 
-/// How long a master has to say something that it knows.
+/// Timeout of a read request to a master.
 const QUESTION: Duration = Duration::from_secs(2);
 
-/// How long a hand-over may take: a master gives one up after ten seconds.
+/// Timeout of a hand-over: a master abandons one after ten seconds.
 const HAND_OVER: Duration = Duration::from_secs(20);
 
-/// How to be let in by the admin API.
+/// Credentials for the admin API of masters.
 #[derive(Clone)]
 pub struct Credentials {
     token: String,
-    /// What the admin API's certificate is checked with.
+    /// Authorities and server name that the certificate is verified with.
     trust: Trust,
 }
 
 impl Credentials {
-    /// A token for a server with a certificate of these authorities (PEM) for this name.
+    /// Creates credentials for a server whose certificate is signed by these authorities (PEM) for this name.
     ///
     /// # Errors
     ///
-    /// If the authorities or the name make no sense.
+    /// If the authorities or the name are invalid.
     pub fn new(token: String, ca: &[u8], name: &str) -> Result<Self, String> {
         Ok(Self { token, trust: Trust::in_authorities(ca, name)? })
     }
@@ -41,12 +42,12 @@ pub async fn promotion(address: &str) -> Result<PromotionReport, String> {
         promotion: Option<PromotionReport>,
     }
     let question = Question::get(address, "/api/v1/promotion", QUESTION);
-    let (status, body) = ask_with(&question, None).await.map_err(|why| why.to_string())?;
+    let (status, body) = ask(&question, None).await.map_err(|why| why.to_string())?;
     if !status.is_success() {
         return Err(format!("{address} answered {status}"));
     }
     let answer: Answer =
-        serde_json::from_slice(&body).map_err(|why| format!("{address} answered something else: {why}"))?;
+        serde_json::from_slice(&body).map_err(|why| format!("unexpected answer from {address}: {why}"))?;
     answer.promotion.ok_or_else(|| format!("{address} has not taken over yet"))
 }
 
@@ -71,8 +72,8 @@ pub async fn switchover(
         within: HAND_OVER,
     };
     let no_answer = |why: AskError| CallError::NoAnswer(why.to_string());
-    let (status, body) = ask_with(&question, Some(&credentials.trust)).await.map_err(no_answer)?;
-    let unreadable = || CallError::NoAnswer(format!("{address} answered something else ({status})"));
+    let (status, body) = ask(&question, Some(&credentials.trust)).await.map_err(no_answer)?;
+    let unreadable = || CallError::NoAnswer(format!("unexpected answer from {address} ({status})"));
     if status.is_success() {
         return serde_json::from_slice(&body).map_err(|_| unreadable());
     }

@@ -1,4 +1,4 @@
-//! What the operator counts: the writes that it makes above all, because a settled cluster needs none (INV-9).
+//! Metrics of the operator: above all its writes, because a settled cluster needs none (INV-9).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use prometheus::{
     TextEncoder,
 };
 
-/// The metrics of an operator. Clones count into the same ones.
+/// The metrics of an operator. Clones share the same counters.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -40,12 +40,11 @@ impl Drop for UnderWay {
     }
 }
 
-/// What was written.
+/// Kinds of writes, which the metrics count separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Write {
     /// An object that a cluster owns was created or changed.
     Apply,
-    /// An object was deleted.
     Delete,
     /// The label of a role.
     Label,
@@ -53,7 +52,6 @@ pub enum Write {
     Status,
     /// The finalizer of a resource.
     Finalizer,
-    /// An event.
     Event,
     /// A key in etcd was deleted.
     EtcdKey,
@@ -77,11 +75,11 @@ impl Write {
 }
 
 impl Metrics {
-    /// New ones, all zero.
+    /// Creates the metrics, all zero.
     ///
     /// # Errors
     ///
-    /// If two have one name.
+    /// If two metrics have the same name.
     pub fn new() -> Result<Self, prometheus::Error> {
         let opts = |name: &str, help: &str| Opts::new(format!("moonkeeper_operator_{name}"), help);
         let seconds = |name: &str, help: &str| {
@@ -112,9 +110,9 @@ impl Metrics {
             ))?,
             relabel_seconds: Histogram::with_opts(seconds(
                 "relabel_seconds",
-                "From the news of another primary in etcd to its label",
+                "Time from the change of the primary in etcd to the label of its pod",
             ))?,
-            clusters: IntGauge::with_opts(opts("clusters", "Resources that are taken care of"))?,
+            clusters: IntGauge::with_opts(opts("clusters", "MasterClusters that this operator manages"))?,
             etcd_healthy: IntGaugeVec::new(
                 opts("etcd_healthy", "Whether the etcd of a cluster answers"),
                 &["namespace", "name"],
@@ -153,35 +151,35 @@ impl Metrics {
         registry.register(Box::new(etcd_healthy))?;
         registry.register(Box::new(failed_calls))?;
         registry.register(Box::new(oldest_pass_seconds))?;
-        // A counter that is there from the start can be told from one that is missing.
+        // All counters exist from the first scrape, so that zero differs from missing.
         for write in Write::ALL {
             metrics.writes.with_label_values(&[write.label()]).inc_by(0);
         }
         Ok(metrics)
     }
 
-    /// Something was written.
+    /// Counts a write of this kind.
     pub fn wrote(&self, what: Write) {
         self.writes.with_label_values(&[what.label()]).inc();
     }
 
-    /// The Lease was written.
+    /// Counts a write of the operator's own Lease.
     pub fn wrote_lease(&self) {
         self.lease_writes.inc();
     }
 
-    /// Whether this operator holds the Lease.
+    /// Records whether this operator holds the Lease.
     pub fn leads(&self, leads: bool) {
         self.leads.set(i64::from(leads));
     }
 
-    /// A pass begins, and is under way until what is returned is dropped.
+    /// Records the start of a pass, which is under way until the returned guard is dropped.
     #[must_use]
     pub fn begin_pass(&self) -> UnderWay {
         self.pass_since(Instant::now())
     }
 
-    /// A pass that is under way since `begun`.
+    /// Records a pass that is under way since `begun`.
     pub(super) fn pass_since(&self, begun: Instant) -> UnderWay {
         let mut passes = self.under_way.lock();
         let number = passes.last_key_value().map_or(0, |(last, _)| last + 1);
@@ -189,45 +187,45 @@ impl Metrics {
         UnderWay { number, passes: Arc::clone(&self.under_way) }
     }
 
-    /// How long the oldest pass that is under way has taken so far.
+    /// Returns how long the oldest pass that is under way has taken so far.
     #[must_use]
     pub fn oldest_pass(&self) -> Option<Duration> {
         self.under_way.lock().values().min().map(Instant::elapsed)
     }
 
-    /// A pass ended.
+    /// Counts a finished pass with its result and duration.
     pub fn reconciled(&self, result: &'static str, took: Duration) {
         self.reconciles.with_label_values(&[result]).inc();
         self.reconcile_seconds.observe(took.as_secs_f64());
     }
 
-    /// The label of a new primary was written so long after etcd had told of it.
+    /// Records the time from the change in etcd to the written label of a new primary.
     pub fn relabelled(&self, after: Duration) {
         self.relabel_seconds.observe(after.as_secs_f64());
     }
 
-    /// So many resources are taken care of.
+    /// Records the number of clusters that the operator manages.
     pub fn clusters(&self, count: usize) {
         self.clusters.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// Whether the etcd of a cluster answers.
+    /// Records whether the etcd of a cluster answers.
     pub fn etcd(&self, namespace: &str, name: &str, healthy: bool) {
         self.etcd_healthy.with_label_values(&[namespace, name]).set(i64::from(healthy));
     }
 
-    /// A cluster is gone.
+    /// Removes the metrics of a cluster that is gone.
     pub fn forget(&self, namespace: &str, name: &str) {
-        // It is not there if its etcd was never looked at.
+        // It fails if the etcd of this cluster was never recorded.
         let _ = self.etcd_healthy.remove_label_values(&[namespace, name]);
     }
 
-    /// A call to a master failed.
+    /// Counts a failed call to a master.
     pub fn call_failed(&self, call: &'static str) {
         self.failed_calls.with_label_values(&[call]).inc();
     }
 
-    /// All of them, in Prometheus' text format.
+    /// Returns all metrics in Prometheus' text format.
     #[must_use]
     pub fn text(&self) -> String {
         self.oldest_pass_seconds.set(self.oldest_pass().unwrap_or_default().as_secs_f64());

@@ -1,4 +1,4 @@
-//! Looks at everything that a pass is about. Only this step and the last ones hold a client.
+//! Collects the input of a pass from caches and watchers.
 
 use std::sync::Arc;
 
@@ -13,11 +13,12 @@ use super::observed::{Call, EtcdSight, Observed, PodFacts, PodTrouble, StatefulS
 use super::sight::Sight;
 use crate::api::MasterCluster;
 use crate::api::names::{COMPANION, CONTAINER, FINALIZER, ROLE_LABEL};
+use crate::cluster::etcd_health::EtcdHealth;
 
-/// The label that the StatefulSet controller puts on pods.
+/// Label of pods with the revision of the StatefulSet, written by its controller.
 const REVISION_LABEL: &str = "controller-revision-hash";
 
-/// Puts together what is known. `etcd` is the way there, or why there is none.
+/// Collects what is known. `etcd` is the session with the cluster's etcd, or why there is none.
 #[must_use]
 pub fn observe(
     cluster: &MasterCluster,
@@ -46,6 +47,9 @@ pub fn observe(
             },
             Err(sight) => sight.clone(),
         },
+        etcd_health: etcd
+            .as_ref()
+            .map_or_else(|_| EtcdHealth::default(), |attendant| attendant.etcd_health()),
         stateful_set: set.as_deref().map(set_facts),
         pods: caches.pods.of_cluster(&namespace, &name).iter().map(|pod| pod_facts(pod)).collect(),
         switchover,
@@ -56,10 +60,10 @@ pub fn observe(
 }
 
 fn set_facts(set: &StatefulSet) -> StatefulSetFacts {
-    // Before its controller has looked at the newest generation, what it says is about an older one.
+    // Until its controller has seen the newest generation, the status is about an older one.
     let said = set.status.as_ref().filter(|status| status.observed_generation >= set.metadata.generation);
     StatefulSetFacts {
-        // Kubernetes fills it in; one is what it means by nothing.
+        // The API server fills it in; its default is 1.
         replicas: set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1),
         existing: said.map(|status| status.replicas),
         update_revision: said.and_then(|status| status.update_revision.clone()),
@@ -86,14 +90,15 @@ fn pod_facts(pod: &Pod) -> PodFacts {
             let unscheduled = condition("PodScheduled").filter(|condition| condition.status == "False")?;
             Some(PodTrouble {
                 reason: unscheduled.reason.unwrap_or_else(|| "Unschedulable".to_owned()),
-                message: unscheduled.message.unwrap_or_else(|| "there is no node for it".to_owned()),
+                message: unscheduled.message.unwrap_or_else(|| "no node can run this pod".to_owned()),
                 stalled: false,
             })
         }),
     }
 }
 
-/// The master's container and then its companion, which is an init container: the master waits for its start.
+/// Returns the status of the master's container and then of its companion, which is an init container: the master waits
+/// for it to start.
 fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     let status = pod.status.as_ref();
     let masters = status.and_then(|status| status.container_statuses.as_ref());
@@ -102,7 +107,7 @@ fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     masters.chain(companions.into_iter().flatten().filter(|container| container.name == COMPANION))
 }
 
-/// Why a container does not run, as its node says.
+/// Returns why a container does not run, as its kubelet reports.
 fn container_trouble(container: &ContainerStatus) -> Option<PodTrouble> {
     let waiting = container.state.as_ref()?.waiting.as_ref()?;
     let reason = waiting.reason.clone()?;
@@ -112,14 +117,15 @@ fn container_trouble(container: &ContainerStatus) -> Option<PodTrouble> {
         | "ImagePullBackOff"
         | "InvalidImageName"
         | "ErrImageNeverPull"
-        | "RegistryUnavailable" => (true, format!("the image {} cannot be had: {said}", container.image)),
+        | "RegistryUnavailable" => (true, format!("the image {} cannot be pulled: {said}", container.image)),
         "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
-            (true, format!("it cannot be started: {said}"))
+            (true, format!("the container cannot be started: {said}"))
         }
         "CrashLoopBackOff" => (true, last_words(container, &said)),
         _ => return None,
     };
-    // These take turns while a node tries again: a condition that did the same would be written all the time.
+    // The kubelet alternates between these two while it retries: a condition that did the same would be written all the
+    // time (INV-9).
     let reason = match reason.as_str() {
         "ErrImagePull" => "ImagePullBackOff".to_owned(),
         _ => reason,
@@ -127,18 +133,43 @@ fn container_trouble(container: &ContainerStatus) -> Option<PodTrouble> {
     Some(PodTrouble { reason, message, stalled })
 }
 
-/// What a container that ends again and again has said last.
+/// Returns exit code and last message of a container in a crash loop.
 fn last_words(container: &ContainerStatus, said: &str) -> String {
     let last = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
     match last {
         Some(last) => {
             let words = last.message.as_deref().map(str::trim).filter(|words| !words.is_empty());
             format!(
-                "it ends with code {} again and again{}",
+                "crash-looping, last exit code {}{}",
                 last.exit_code,
                 words.map_or_else(String::new, |words| format!(": {words}"))
             )
         }
-        None => format!("it ends again and again: {said}"),
+        None => format!("crash-looping: {said}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_the_controller_said_counts_when_it_has_seen_the_newest_generation() {
+        let set = |seen: i64| -> StatefulSet {
+            serde_json::from_value(json!({
+                "metadata": {"name": "demo", "generation": 2},
+                "spec": {"replicas": 0, "selector": {}, "serviceName": "demo", "template": {}},
+                "status": {"observedGeneration": seen, "replicas": 0, "updateRevision": "r"},
+            }))
+            .unwrap()
+        };
+        let said = |seen| {
+            let facts = set_facts(&set(seen));
+            (facts.existing, facts.update_revision)
+        };
+        assert_eq!(said(2), (Some(0), Some("r".to_owned())));
+        assert_eq!(said(1), (None, None));
     }
 }

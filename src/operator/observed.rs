@@ -1,36 +1,38 @@
-//! What was observed of a cluster before a pass: plain data, so that `plan` can be run on any of it. What could not be
-//! observed is a variant of its own or absent, never a default that looks like an observation.
+//! What was observed of a cluster before a pass: plain data, so that tests can run `plan` on any of it. What could not
+//! be observed has a variant of its own or is absent; it is never a default that looks like an observation.
 
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::view::View;
 use crate::api::MasterClusterStatus;
-use crate::master::admin_api::{PromotionReport, SwitchoverDone};
+use crate::cluster::etcd_health::EtcdHealth;
+use crate::cluster::promotion::PromotionReport;
+use crate::cluster::switchover::SwitchoverDone;
+use crate::cluster::view::ClusterView;
 
-/// Everything that a pass starts from.
+/// The input of a pass besides the spec.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// The wall clock.
+    /// The wall-clock time of the pass.
     pub now: Timestamp,
-    /// The generation of the spec.
     pub generation: Option<i64>,
-    /// When somebody deleted the resource.
+    /// When the deletion of the resource was requested.
     pub deleted_at: Option<Timestamp>,
     /// Whether the resource carries our finalizer.
     pub finalizer: bool,
-    /// What the operator wrote about the cluster before.
+    /// The status as last written.
     pub status: MasterClusterStatus,
-    /// The keys in etcd.
     pub etcd: EtcdSight,
+    /// What the members of that etcd report about size, quota and alarms. Empty until they were asked.
+    pub etcd_health: EtcdHealth,
     /// The StatefulSet; `None` if there is none.
     pub stateful_set: Option<StatefulSetFacts>,
-    /// The pods, by name.
+    /// The pods, sorted by name.
     pub pods: Vec<PodFacts>,
-    /// The call for a switchover.
+    /// The last call that asked a primary to hand over.
     pub switchover: Call<Result<SwitchoverDone, CallError>>,
-    /// The last answer to the question how a primary took over.
+    /// The last report of a primary about its promotion.
     pub promotion: Option<PromotionAnswer>,
     /// The last attempt to delete the keys in etcd.
     pub deletion: Call<Result<(), KeysLeft>>,
@@ -41,28 +43,27 @@ pub struct Observed {
 /// What is known of the keys in etcd.
 #[derive(Clone, Debug)]
 pub enum EtcdSight {
-    /// It cannot be asked, and that will not change by itself: a Secret is missing, a name is malformed.
+    /// etcd cannot be used, and that will not change by itself: a Secret is missing, a name is malformed.
     Unusable {
-        /// Why, in one CamelCase word.
+        /// The reason, in one CamelCase word.
         reason: &'static str,
-        /// Why, for people.
+        /// The reason as a sentence.
         message: String,
     },
-    /// Nothing was heard yet.
+    /// Neither an answer nor a failure yet.
     NotYet,
-    /// It does not answer.
     Lost {
-        /// What happens when it is asked.
+        /// The failure of the last read.
         why: String,
     },
-    /// It says so now.
-    Current(Arc<View>),
+    /// The keys as they are now.
+    Current(Arc<ClusterView>),
 }
 
 impl EtcdSight {
-    /// The keys, if they are known to be current.
+    /// Returns the keys, if they are known to be current.
     #[must_use]
-    pub fn view(&self) -> Option<&View> {
+    pub fn view(&self) -> Option<&ClusterView> {
         match self {
             Self::Current(view) => Some(view),
             Self::Unusable { .. } | Self::NotYet | Self::Lost { .. } => None,
@@ -70,12 +71,12 @@ impl EtcdSight {
     }
 }
 
-/// A StatefulSet.
+/// What a pass needs to know of the StatefulSet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatefulSetFacts {
-    /// How many pods it shall have.
+    /// Number of pods in its spec.
     pub replicas: i32,
-    /// How many it has, as its controller says about this very generation; `None` before.
+    /// Number of pods that exist, as its controller reports; `None` until that has seen the newest generation.
     pub existing: Option<i32>,
     /// The revision that new pods get.
     pub update_revision: Option<String>,
@@ -83,99 +84,93 @@ pub struct StatefulSetFacts {
     pub deleted: bool,
 }
 
-/// A pod.
+/// What a pass needs to know of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodFacts {
     /// Its name, which is the name of the member in it.
     pub name: String,
-    /// Which one of that name.
+    /// Tells it from an earlier pod of the same name.
     pub uid: String,
-    /// Its address.
     pub ip: Option<String>,
     /// The node that it runs on.
     pub node: Option<String>,
-    /// The label of its role.
+    /// The value of its role label.
     pub role: Option<String>,
-    /// Whether it is ready.
     pub ready: bool,
     /// Whether it is being deleted.
     pub deleted: bool,
     /// The revision of the StatefulSet that it was made from.
     pub revision: Option<String>,
-    /// Why it does not run.
+    /// Why it does not run, if it does not.
     pub trouble: Option<PodTrouble>,
 }
 
 /// Why a pod does not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodTrouble {
-    /// In one CamelCase word, as Kubernetes says it.
+    /// The reason of Kubernetes, in one CamelCase word.
     pub reason: String,
-    /// For people.
     pub message: String,
-    /// Whether it needs somebody.
+    /// Whether it needs a manual action.
     pub stalled: bool,
 }
 
-/// Something that a pass started and another one sees the end of.
+/// A call that one pass starts and a later one sees the result of. The text identifies the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Call<T> {
-    /// None was made by this process.
+    /// This process has made no call.
     #[default]
     Idle,
-    /// It is under way.
     Running(String),
-    /// It has ended.
     Done(String, T),
 }
 
 impl<T> Call<T> {
-    /// Whether it is under way.
+    /// Returns whether the call is under way.
     #[must_use]
     pub fn is_running(&self) -> bool {
         matches!(self, Self::Running(_))
     }
 }
 
-/// Why a master did not do what it was asked for.
+/// Why a call to a master failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallError {
-    /// It said no, and nothing has happened.
+    /// The master refused, and nothing has happened.
     Refused {
-        /// The word of the admin API.
+        /// The error code of the admin API.
         code: String,
-        /// Why.
         message: String,
     },
-    /// There was no answer: what came of it is unknown.
+    /// There was no answer: the outcome is unknown.
     NoAnswer(String),
 }
 
 /// Why the keys in etcd were not deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeysLeft {
-    /// It could not be done, or it is not known whether it was.
+    /// The transaction failed, or its outcome is unknown.
     Failed(String),
-    /// A master is there that uses them. It may be gone as soon as its lease has ended.
+    /// A master uses them. It may be gone as soon as its lease has ended.
     InUse(String),
     /// The log is not the one that this cluster's masters wrote.
     OtherLog(String),
 }
 
-/// How a primary took over.
+/// Answer of a primary to the question how it took over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PromotionAnswer {
     /// The term that was asked about.
     pub term: u64,
-    /// What it said, or why it said nothing.
+    /// The report, or why there is none.
     pub report: Result<PromotionReport, String>,
 }
 
 impl Observed {
-    /// The pod in which a member runs that says it is at this address.
+    /// Returns the pod in which the member with this name and RPC address runs.
     ///
-    /// A pod that was made again has the name of the one before it. As long as the key of the old process lasts, the
-    /// new one must not be taken for it: the addresses tell them apart, where both are known.
+    /// A recreated pod has the name of its predecessor. As long as the key of the old process exists, it must not be
+    /// attributed to the new pod: the addresses tell them apart, where both are known.
     #[must_use]
     pub fn pod_of(&self, member: &str, address: &str) -> Option<&PodFacts> {
         let pod = self.pods.iter().find(|pod| pod.name == member)?;
@@ -186,7 +181,7 @@ impl Observed {
     }
 }
 
-/// The host of an address, if it is an IP address.
+/// Returns the host of an address, if it is an IP address.
 fn host(address: &str) -> Option<std::net::IpAddr> {
     let (host, _) = address.rsplit_once(':')?;
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()

@@ -1,5 +1,6 @@
-//! Two resources that name one log would be one cluster of masters that two steps of the operator pull at, and deleting
-//! one would delete the keys of the other. The older one has the log; the younger one is told so and gets nothing.
+//! Detects two resources that name one log. Their masters would form one cluster that two reconcilers fight over, and
+//! deleting one resource would delete the keys of the other. The older one owns the log; the younger one gets no
+//! masters, and a condition names the older one.
 
 use std::sync::Arc;
 
@@ -9,8 +10,8 @@ use super::endpoints::qualified;
 use super::observed::EtcdSight;
 use crate::api::MasterCluster;
 
-/// Why a cluster has no log of its own, if another one in `all` has it. `store` is what the cluster's etcd calls itself,
-/// once it has said so: one etcd may be known by several names.
+/// Returns why a cluster must not use its log, if an older cluster in `all` owns it. `store` is the cluster id of etcd,
+/// once it is known: one etcd may have several host names.
 #[must_use]
 pub fn rival(cluster: &MasterCluster, all: &[Arc<MasterCluster>], store: Option<&str>) -> Option<EtcdSight> {
     let id = cluster.cluster_id();
@@ -23,25 +24,25 @@ pub fn rival(cluster: &MasterCluster, all: &[Arc<MasterCluster>], store: Option<
     })?;
     let (namespace, name) = (older.namespace().unwrap_or_default(), older.name_any());
     let message = format!(
-        "the log {id} in this etcd belongs to MasterCluster {name} in namespace {namespace}: make this one again with \
-         another spec.clusterId"
+        "the log {id} in this etcd belongs to MasterCluster {name} in namespace {namespace}: create this one again \
+         with another spec.clusterId"
     );
     Some(EtcdSight::Unusable { reason: "ClusterIdTaken", message })
 }
 
-/// What the etcd of a cluster calls itself, as its status says.
+/// Returns the cluster id of a cluster's etcd, as in its status.
 #[must_use]
 pub fn store_of(cluster: &MasterCluster) -> Option<&str> {
     cluster.status.as_ref()?.etcd.as_ref()?.cluster_id.as_deref()
 }
 
-/// The endpoints of a cluster. Equal short names in two namespaces are two hosts.
+/// Returns the qualified endpoints of a cluster: equal short names in two namespaces are two hosts.
 fn endpoints(cluster: &MasterCluster) -> Vec<String> {
     let namespace = cluster.namespace().unwrap_or_default();
     cluster.spec.etcd.endpoints.iter().map(|endpoint| qualified(endpoint, &namespace)).collect()
 }
 
-/// Orders resources: by when they were made, and those of one second by their names.
+/// Orders resources by creation time, and those of one second by namespace and name.
 fn age(cluster: &MasterCluster) -> impl Ord {
     let created = cluster.metadata.creation_timestamp.as_ref().map(|time| time.0);
     (created, cluster.namespace(), cluster.name_any())
@@ -74,7 +75,7 @@ mod tests {
         assert!(message.contains("c-a-b") && message.contains("a-b in namespace c"), "{message}");
         assert!(rival(&old, &all, None).is_none());
         assert!(rival(&elsewhere, &all, None).is_none());
-        // Of two that were made in one second one has it, and always the same.
+        // Of two that were created in one second the same one always owns it.
         let twin = cluster("c-a", "b", "http://e.x.y:1", 1);
         assert!(rival(&twin, &all, None).is_some() && rival(&old, &[twin], None).is_none());
     }
@@ -87,7 +88,7 @@ mod tests {
         let alias = cluster("c-a", "b", "http://etcd.c.svc:1", 2);
         assert!(rival(&alias, &[Arc::new(old.clone())], None).is_some());
         let unlike = cluster("c-a", "b", "http://10.1.2.3:1", 2);
-        let store = EtcdStatus { cluster_id: Some("7".to_owned()) };
+        let store = EtcdStatus { cluster_id: Some("7".to_owned()), ..EtcdStatus::default() };
         old.status = Some(MasterClusterStatus { etcd: Some(store), ..MasterClusterStatus::default() });
         let all = [Arc::new(old)];
         assert!(rival(&unlike, &all, None).is_none());

@@ -1,4 +1,4 @@
-//! The process: ports, the Lease, and the controller as long as the Lease is held.
+//! The operator process: ports, the Lease, and the controller while the Lease is held.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -26,69 +26,67 @@ use super::reconcile::{Context, after_failure, reconcile};
 use super::scope::{Others, Scope};
 use crate::api::MasterCluster;
 use crate::api::names::FIELD_MANAGER;
-use crate::master::http::server;
-use crate::master::settings::HttpLimits;
-use crate::master::settings::ha::Listen;
+use crate::net::http_server::{self, HttpLimits};
+use crate::net::listen::{self, Listen};
+use crate::net::stop::stopped;
 
-/// So many clusters are looked at at once. More wait for their turn; each takes some ten milliseconds.
+/// Concurrent passes. Further clusters wait; a pass takes some ten milliseconds.
 const AT_ONCE: u16 = 32;
 
-/// How long the API server has for each part of an answer. One that vanished without a word, with its machine or behind a
-/// load balancer, is noticed so late; the next call goes through a new connection.
+/// Timeout of each part of an answer of the API server. A server that vanished silently, with its machine or behind a
+/// load balancer, is noticed after this time; the next call uses a new connection.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The same for watches, which are silent until something happens: longer than the API server keeps one.
+/// The same for watches, which are silent until something changes: longer than the API server keeps one.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Pause after a failed read of the Leases of other operators.
 const OTHERS_RETRY: Duration = Duration::from_secs(2);
 
-/// What the operator is told.
+/// Settings of the operator.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The namespace whose clusters it looks after; all if none is given.
+    /// The namespace whose clusters it reconciles; all if `None`.
     pub namespace: Option<String>,
-    /// Where it runs itself, and keeps its Lease; what the kubeconfig says if none is given.
+    /// The namespace in which it runs and keeps its Lease; that of the kubeconfig if `None`.
     pub own_namespace: Option<String>,
-    /// Its name among operators.
+    /// Its name as holder of the Lease.
     pub identity: String,
     /// Its own image, for masters whose spec names none.
     pub image: String,
     /// Whether it writes only while it holds the Lease.
     pub elect: bool,
-    /// Where metrics are.
     pub metrics: Listen,
-    /// Where health is.
     pub health: Listen,
 }
 
 /// Why the operator cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// It does not know where Kubernetes is.
-    #[error("cannot find Kubernetes: {0}")]
+    /// There is neither a kubeconfig nor an in-cluster configuration.
+    #[error("cannot find the API server of Kubernetes: {0}")]
     Config(#[from] kube::config::InferConfigError),
-    /// It cannot speak to it.
-    #[error("cannot speak to Kubernetes: {0}")]
+    /// The client for Kubernetes cannot be created.
+    #[error("cannot create a client for Kubernetes: {0}")]
     Client(#[from] kube::Error),
     /// A port could not be opened.
     #[error(transparent)]
     Bind(#[from] io::Error),
-    /// Two metrics have one name.
-    #[error("cannot count: {0}")]
+    /// Two metrics have the same name.
+    #[error("cannot create the metrics: {0}")]
     Metrics(#[from] prometheus::Error),
 }
 
-/// Runs until `stop` turns true, then gives the Lease back.
+/// Runs the operator until `stop` turns true, then releases the Lease.
 ///
 /// # Errors
 ///
-/// If it cannot begin.
+/// If it cannot start.
 pub async fn run(settings: &Settings, mut stop: watch::Receiver<bool>) -> Result<(), RunError> {
     let metrics = Metrics::new()?;
     let ready = Ready::default();
-    let health = server::bind(&settings.health.host, settings.health.port).await?;
-    let numbers = server::bind(&settings.metrics.host, settings.metrics.port).await?;
+    let health = listen::bind(&settings.health.host, settings.health.port).await?;
+    let numbers = listen::bind(&settings.metrics.host, settings.metrics.port).await?;
     tracing::info!(health = %health.local_addr()?, metrics = %numbers.local_addr()?, "listening");
     let mut config = Config::infer().await?;
     let own_namespace = settings.own_namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
@@ -100,12 +98,12 @@ pub async fn run(settings: &Settings, mut stop: watch::Receiver<bool>) -> Result
     let client = Client::try_from(config)?;
 
     let mut tasks = JoinSet::new();
-    // Kubernetes and Prometheus, and a person now and then.
+    // Enough for kubelet and Prometheus, and a person now and then.
     let limits = HttpLimits { max_connections: 64, header_timeout: Duration::from_secs(5) };
-    tasks.spawn(server::serve(health, health::health(&ready, &metrics), limits, stop.clone()));
-    tasks.spawn(server::serve(numbers, health::metrics(&metrics), limits, stop.clone()));
+    tasks.spawn(http_server::serve(health, health::health(&ready, &metrics), limits, stop.clone()));
+    tasks.spawn(http_server::serve(numbers, health::metrics(&metrics), limits, stop.clone()));
     let (stop_lease, lease_stopped) = watch::channel(false);
-    // Held as long as this runs, so that a right without a Lease never ends.
+    // Kept until this function returns: without the sender `lost` would return at once.
     let (_forever, mut right) = if settings.elect {
         let candidate = Candidate::new(
             client.clone(),
@@ -133,34 +131,45 @@ pub async fn run(settings: &Settings, mut stop: watch::Receiver<bool>) -> Result
         metrics,
         ready,
     };
-    loop {
-        // One that waits for the Lease is as ready as it can be, also if it lost it before its caches were filled.
-        operator.ready.set(true);
-        tokio::select! {
-            () = right.gained() => {}
-            () = stopped(&mut stop) => break,
+    lead_in_turns(&mut right, &mut stop, async |turn| {
+        match turn {
+            // An operator that waits for the Lease is ready, also if it lost the Lease before its caches were filled.
+            Turn::Waits => operator.ready.set(true),
+            Turn::Leads(right, stop) => operator.lead(right, stop).await,
         }
-        operator.lead(right.clone(), stop.clone()).await;
-        if *stop.borrow() {
-            break;
-        }
-        // What runs out is renewed or taken by another within the time that this leaves.
-        right.lost().await;
-    }
-    // Only when nothing is written any more.
+    })
+    .await;
+    // Only now the Lease is released, because nothing is written any more.
     stop_lease.send_replace(true);
     tasks.join_all().await;
     Ok(())
 }
 
-async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // An error means that whoever could say so is gone: the same word.
-    let _ = stop.wait_for(|stop| *stop).await;
+/// What a process that may lead does next.
+enum Turn {
+    Waits,
+    Leads(Right, watch::Receiver<bool>),
+}
+
+/// Leads whenever this process has the right, until it shall stop. A right that ran out may be renewed before `act` has
+/// returned: then it leads again at once. To wait for the loss of the right here would leave a holder of the Lease idle.
+async fn lead_in_turns(right: &mut Right, stop: &mut watch::Receiver<bool>, act: impl AsyncFn(Turn)) {
+    loop {
+        act(Turn::Waits).await;
+        tokio::select! {
+            () = right.gained() => {}
+            () = stopped(stop) => return,
+        }
+        act(Turn::Leads(right.clone(), stop.clone())).await;
+        if *stop.borrow() {
+            return;
+        }
+    }
 }
 
 struct Operator {
     client: Client,
-    /// For watches.
+    /// Client for watches, with a longer read timeout.
     watching: Client,
     namespace: Option<String>,
     own_namespace: String,
@@ -171,11 +180,11 @@ struct Operator {
 }
 
 impl Operator {
-    /// Looks after clusters until the right to is lost or the process is to stop.
+    /// Reconciles clusters until the right to write is lost or the process is stopped.
     async fn lead(&self, right: Right, mut stop: watch::Receiver<bool>) {
         self.ready.set(false);
         let (wake, woken) = mpsc::unbounded_channel();
-        // Everything in here ends when this returns.
+        // Dropped when this function returns, which aborts all watches.
         let mut watches = JoinSet::new();
         let caches = Caches::start(&self.watching, self.namespace.as_deref(), &wake, &mut watches);
         let mut lost = right.clone();
@@ -218,12 +227,12 @@ impl Operator {
         let mut passes = std::pin::pin!(passes);
         loop {
             tokio::select! {
-                // Failures were told where they were met; and who is woken for a cluster that is gone sleeps on.
+                // Failures were logged by `after_failure`; a wake-up for a cluster that is gone needs no pass.
                 pass = passes.next() => if pass.is_none() {
                     return;
                 },
                 () = lost.lost() => {
-                    tracing::warn!("no longer looking after clusters");
+                    tracing::warn!("this operator no longer manages clusters");
                     return;
                 }
             }
@@ -232,8 +241,9 @@ impl Operator {
 }
 
 impl Operator {
-    /// Waits until it is known which other operators there are. One for a single namespace has no right to know, and
-    /// need not: its Lease is the only one there, and operators for all namespaces give way.
+    /// Waits until the Leases of other operators are known. An operator for a single namespace has no right to list
+    /// them, and need not: its Lease is the only one there, and operators for all namespaces leave that namespace to
+    /// it.
     async fn find_others(&self, others: &Others) {
         while self.namespace.is_none() {
             match others.read(&self.client).await {
@@ -245,7 +255,7 @@ impl Operator {
     }
 }
 
-/// Who is woken, until the process is to stop: then no pass begins any more, and those under way come to their end.
+/// Forwards wake-ups until the process is stopped: then no pass begins any more, and those under way finish.
 fn until_stopped(
     mut woken: mpsc::UnboundedReceiver<ObjectRef<MasterCluster>>,
     mut stop: watch::Receiver<bool>,
@@ -264,4 +274,32 @@ fn until_stopped(
         }
     });
     UnboundedReceiverStream::new(receiver)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_right_that_is_renewed_while_the_last_turn_ends_is_used_again() {
+        let (sender, mut right) = Right::unconditional();
+        let (stop, mut stopped) = watch::channel(false);
+        let turns = AtomicU32::new(0);
+        let leading = lead_in_turns(&mut right, &mut stopped, async |turn| {
+            let Turn::Leads(mut right, _) = turn else { return };
+            if turns.fetch_add(1, Ordering::Relaxed) == 1 {
+                stop.send_replace(true);
+                return;
+            }
+            sender.send_replace(None);
+            right.lost().await;
+            sender.send_replace(Some(Instant::now() + Duration::from_secs(3600)));
+        });
+        tokio::time::timeout(Duration::from_secs(60), leading)
+            .await
+            .expect("it holds the Lease and does nothing");
+        assert_eq!(turns.load(Ordering::Relaxed), 2);
+    }
 }

@@ -1,32 +1,32 @@
-//! Whether the etcd that the endpoints lead to is the one that the cluster's log is in.
+//! Checks that the endpoints lead to the etcd that has the cluster's log.
 //!
-//! With other endpoints in the spec, masters that restart would found a second log in the other etcd while those that run
-//! go on with the first one: two primaries, and clients that trust both. So the operator remembers what etcd calls itself
-//! and leaves everything as it is when another one answers.
+//! With other endpoints in the spec, masters that restart would create a second log in the other etcd while running
+//! ones continue with the first one: two primaries, and clients of both. So the operator records the cluster id of etcd
+//! in the status, and changes nothing when an etcd with another id answers.
 //!
-//! Two etcds can call themselves the same: the id is made of the members' addresses and a word that has a default, so lone
-//! members that were started without flags all have one. The log tells them apart.
+//! Two etcds can have the same cluster id: it is a hash of the members' addresses and a token that has a default, so
+//! single members that were started without flags all have the same one. The log distinguishes them.
 
 use super::observed::{EtcdSight, Observed};
-use super::view::View;
 use crate::api::MasterClusterStatus;
-use crate::replication::batch::LogId;
+use crate::cluster::log_end::LogId;
+use crate::cluster::view::ClusterView;
 
-/// Why what was read is not about this cluster, if another etcd has answered.
+/// Returns why the keys are not those of this cluster, if another etcd has answered.
 #[must_use]
 pub fn other_etcd(observed: &Observed) -> Option<EtcdSight> {
     let view = observed.etcd.view()?;
     let (known, found) = differing(&observed.status, view)?;
     let message = format!(
-        "spec.etcd.endpoints lead to another etcd ({found}) than the one with the log of this cluster ({known}): name \
-         that one again, or delete this resource and make it anew to begin with an empty index"
+        "spec.etcd.endpoints lead to another etcd ({found}) than the one with the log of this cluster ({known}): set \
+         them back, or delete this resource and create it again to start with an empty index"
     );
     Some(EtcdSight::Unusable { reason: "OtherEtcd", message })
 }
 
-/// The etcd that is known and the one that has answered, if they are not the same. One that was restored from a backup
-/// has another id and the same log, and is the same for us.
-fn differing(status: &MasterClusterStatus, view: &View) -> Option<(String, String)> {
+/// Returns the ids of the known etcd and of the one that has answered, if they are not the same. An etcd that was
+/// restored from a backup has another id and the same log, and counts as the same.
+fn differing(status: &MasterClusterStatus, view: &ClusterView) -> Option<(String, String)> {
     let known = status.etcd.as_ref()?.cluster_id.clone()?;
     let found = view.store?.to_string();
     let log = status.oplog.as_ref().and_then(|oplog| oplog.log_id.clone());
@@ -34,8 +34,8 @@ fn differing(status: &MasterClusterStatus, view: &View) -> Option<(String, Strin
     (known != found && !same_log).then_some((known, found))
 }
 
-/// Whether the etcd that calls itself as the known one has to be asked for the log: none was seen there, or another one,
-/// and no master of this cluster leads there. What was seen may be older than the log.
+/// Returns whether the end of the log has to be read, from an etcd with the known id: the view has no log or another
+/// one, and no master of this cluster leads there. The view may be older than the log.
 #[must_use]
 pub fn is_log_in_doubt(observed: &Observed) -> bool {
     let (Some(view), Some(log)) = (observed.etcd.view(), known_log(observed)) else { return false };
@@ -43,11 +43,11 @@ pub fn is_log_in_doubt(observed: &Observed) -> bool {
         .leader
         .as_ref()
         .is_some_and(|leader| observed.pod_of(&leader.value.name, &leader.value.addresses.rpc).is_some());
-    // Keys are deleted by a transaction that looks at the log itself.
+    // The deletion of keys checks the log in its own transaction.
     observed.deleted_at.is_none() && !leads && view.log.map(|seen| seen.to_string()).as_ref() != Some(log)
 }
 
-/// Why what was read is not about this cluster, if etcd has `found` and not the log of this cluster.
+/// Returns why the keys are not those of this cluster, if etcd has the log `found` instead of this cluster's.
 #[must_use]
 pub fn other_log(observed: &Observed, found: Option<LogId>) -> Option<EtcdSight> {
     let known = known_log(observed)?;
@@ -55,15 +55,16 @@ pub fn other_log(observed: &Observed, found: Option<LogId>) -> Option<EtcdSight>
     if found.as_ref() == Some(known) {
         return None;
     }
-    let found = found.map_or_else(|| "none".to_owned(), |log| format!("the log {log}"));
+    let found = found.map_or_else(|| "no log".to_owned(), |log| format!("the log {log}"));
     let message = format!(
-        "spec.etcd.endpoints lead to an etcd with {found} and without the log of this cluster ({known}): name the one with \
-         that log again, or delete this resource and make it anew to begin with an empty index"
+        "etcd has {found} and not the log of this cluster ({known}): either spec.etcd.endpoints lead to another etcd, or \
+         the keys of the log were deleted. Set the endpoints back or restore the keys, and the masters continue by \
+         themselves; or delete this resource and create it again to start with an empty index"
     );
     Some(EtcdSight::Unusable { reason: "OtherEtcd", message })
 }
 
-/// The log of this cluster, once the etcd that it is in is known, too.
+/// Returns the log of this cluster, if the cluster id of its etcd is known, too.
 fn known_log(observed: &Observed) -> Option<&String> {
     observed.status.etcd.as_ref()?.cluster_id.as_ref()?;
     observed.status.oplog.as_ref()?.log_id.as_ref()
@@ -75,24 +76,26 @@ mod tests {
 
     use super::*;
     use crate::api::{EtcdStatus, OplogStatus};
+    use crate::cluster::etcd_health::EtcdHealth;
+    use crate::cluster::member::ElectionValue;
+    use crate::cluster::view::{Leader, StoreId};
     use crate::operator::observed::{Call, PodFacts};
-    use crate::operator::view::{Leader, StoreId};
-    use crate::replication::node::ElectionValue;
     use k8s_openapi::jiff::Timestamp;
 
     #[test]
     fn another_etcd_is_told_by_its_id_unless_it_has_the_log() {
         let known = |store: Option<u64>, log: Option<u64>| MasterClusterStatus {
-            etcd: store.map(|id| EtcdStatus { cluster_id: Some(StoreId(id).to_string()) }),
+            etcd: store
+                .map(|id| EtcdStatus { cluster_id: Some(StoreId(id).to_string()), ..EtcdStatus::default() }),
             oplog: Some(OplogStatus { log_id: log.map(|log| LogId(log).to_string()), durable_prefix: None }),
             ..MasterClusterStatus::default()
         };
-        let found = |store: u64, log: Option<u64>| View {
+        let found = |store: u64, log: Option<u64>| ClusterView {
             store: Some(StoreId(store)),
             log: log.map(LogId),
-            ..View::default()
+            ..ClusterView::default()
         };
-        let other = |status: &MasterClusterStatus, view: &View| differing(status, view).is_some();
+        let other = |status: &MasterClusterStatus, view: &ClusterView| differing(status, view).is_some();
         assert!(!other(&known(None, None), &found(7, None)));
         assert!(!other(&known(Some(7), Some(1)), &found(7, Some(1))));
         assert!(!other(&known(Some(7), Some(1)), &found(7, Some(2))));
@@ -115,16 +118,17 @@ mod tests {
             deleted_at: None,
             finalizer: false,
             status: MasterClusterStatus {
-                etcd: Some(EtcdStatus { cluster_id: Some(StoreId(7).to_string()) }),
+                etcd: Some(EtcdStatus { cluster_id: Some(StoreId(7).to_string()), ..EtcdStatus::default() }),
                 oplog: Some(OplogStatus { log_id: Some(LogId(1).to_string()), durable_prefix: None }),
                 ..MasterClusterStatus::default()
             },
-            etcd: EtcdSight::Current(Arc::new(View {
+            etcd: EtcdSight::Current(Arc::new(ClusterView {
                 store: Some(StoreId(7)),
                 log: log.map(LogId),
                 leader: leader.map(election),
-                ..View::default()
+                ..ClusterView::default()
             })),
+            etcd_health: EtcdHealth::default(),
             stateful_set: None,
             pods: vec![PodFacts { name: "demo-0".to_owned(), ..PodFacts::default() }],
             switchover: Call::Idle,
@@ -141,7 +145,12 @@ mod tests {
         let mut seen = observed(None, None);
         assert!(other_log(&seen, Some(LogId(1))).is_none());
         for found in [None, Some(LogId(2))] {
-            assert!(matches!(other_log(&seen, found), Some(EtcdSight::Unusable { reason: "OtherEtcd", .. })));
+            let Some(EtcdSight::Unusable { reason, message }) = other_log(&seen, found) else {
+                panic!("{found:?}")
+            };
+            assert_eq!(reason, "OtherEtcd");
+            // Both causes.
+            assert!(message.contains("endpoints lead to") && message.contains("were deleted"), "{message}");
         }
         seen.deleted_at = Some(Timestamp::UNIX_EPOCH);
         assert!(!is_log_in_doubt(&seen));

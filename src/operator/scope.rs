@@ -1,7 +1,7 @@
-//! Which clusters are this operator's, where several were installed. Each one holds a Lease: one that looks after a single
-//! namespace in that namespace, so that of those only one leads there; one that looks after all in its own. The latter
-//! reads the Leases of all, leaves alone the namespaces that have an operator of their own, and everything if an older
-//! operator looks after all namespaces already. Two that both acted would undo each other's work.
+//! Decides which clusters are this operator's, where several operators are installed. Each operator holds a Lease: one
+//! for a single namespace in that namespace, so that only one of these leads there; one for all namespaces in its own.
+//! The latter reads all these Leases. It leaves namespaces alone that have an operator of their own, and all clusters
+//! if there is an older operator for all namespaces. Two operators that both acted would undo each other's work.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,20 +16,21 @@ use tokio::time::{Instant, sleep};
 /// The name of every operator's Lease.
 pub const LEASE: &str = "moonkeeper-operator";
 
-/// The label on a Lease that says what its holder looks after.
+/// Label of a Lease with the scope of its holder.
 pub const SCOPE_LABEL: &str = "moonkeeper.dev/scope";
 
-/// How often the Leases of others are read.
+/// Poll interval of the Leases of other operators.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long a Lease lasts that does not say so.
+/// Duration of a Lease whose record has none.
 const LASTS: Duration = Duration::from_secs(15);
 
-/// A Lease that was last renewed so long ago is abandoned at first sight. Far above what clocks of machines differ by that
-/// accept each other's certificates and tokens; and a holder that is alive renews within seconds, which is seen.
+/// A Lease that was last renewed longer ago than this counts as abandoned when it is first read. Machines that accept
+/// each other's certificates and tokens have clocks that differ by far less; and a holder that is alive renews within
+/// seconds, which is noticed.
 const ABANDONED: SignedDuration = SignedDuration::from_mins(5);
 
-/// What an operator looks after.
+/// The namespaces of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The clusters of all namespaces.
@@ -39,13 +40,13 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// What the variable or flag says.
+    /// Returns the scope for the namespace setting; `None` means all.
     #[must_use]
     pub fn of(namespace: Option<&str>) -> Self {
         namespace.map_or(Self::All, |name| Self::Namespace(name.to_owned()))
     }
 
-    /// The value of [`SCOPE_LABEL`].
+    /// Returns the value of [`SCOPE_LABEL`].
     #[must_use]
     pub fn label(&self) -> &'static str {
         match self {
@@ -54,7 +55,7 @@ impl Scope {
         }
     }
 
-    /// Where the Lease is, of an operator that runs in `own`.
+    /// Returns the namespace of the Lease of an operator that runs in `own`.
     #[must_use]
     pub fn lease_namespace<'s>(&'s self, own: &'s str) -> &'s str {
         match self {
@@ -68,14 +69,14 @@ impl Scope {
 #[derive(Clone, Debug)]
 struct Claim {
     spec: LeaseSpec,
-    /// Whether its holder looks after all namespaces.
+    /// Whether its holder is an operator for all namespaces.
     all: bool,
-    /// Orders operators that look after all namespaces.
+    /// Creation time, which orders operators for all namespaces.
     age: Option<Timestamp>,
-    /// Since when the record has been the same, by this process's clock: a wall clock says only whether it was abandoned
-    /// before it was first seen.
+    /// Since when the record has been the same, by this process's clock. Wall clocks only decide whether it was
+    /// abandoned before it was first read.
     since: Instant,
-    /// Abandoned when it was first seen, and not renewed since.
+    /// Abandoned when it was first read, and not renewed since.
     abandoned: bool,
 }
 
@@ -87,7 +88,7 @@ impl Claim {
     }
 }
 
-/// Whether the last renewal of a Lease is so old that its holder must have ended.
+/// Returns whether the last renewal of a Lease is so old that its holder must have ended.
 fn is_abandoned(spec: &LeaseSpec, now: Timestamp) -> bool {
     let lasts = SignedDuration::from_secs(spec.lease_duration_seconds.unwrap_or_default().into());
     spec.renew_time.as_ref().is_some_and(|renewed| now.duration_since(renewed.0) > ABANDONED.max(lasts))
@@ -102,17 +103,17 @@ pub struct Others {
 }
 
 impl Others {
-    /// Those besides the operator whose Lease is in the namespace `own`.
+    /// Creates an empty set for the operator whose Lease is in the namespace `own`.
     #[must_use]
     pub fn new(own: &str) -> Self {
         Self { own: own.to_owned(), claims: Mutex::default() }
     }
 
-    /// Reads the Leases once. Nothing is decided before that.
+    /// Reads the Leases once. Passes begin only after the first read.
     ///
     /// # Errors
     ///
-    /// If they cannot be read; what was read before stays.
+    /// If they cannot be read; the last known Leases are kept.
     pub async fn read(&self, client: &Client) -> kube::Result<()> {
         let named = ListParams::default().fields(&format!("metadata.name={LEASE}"));
         let found = Api::<Lease>::all(client.clone()).list(&named).await?;
@@ -120,14 +121,14 @@ impl Others {
         Ok(())
     }
 
-    /// Keeps reading them.
+    /// Reads the Leases periodically, for ever.
     pub async fn follow(&self, client: Client) {
         loop {
             sleep(INTERVAL).await;
             match tokio::time::timeout(INTERVAL, self.read(&client)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::warn!(%error, "cannot read the leases of other operators"),
-                Err(_) => tracing::warn!("no answer about the leases of other operators"),
+                Err(_) => tracing::warn!("the API server did not answer about the leases of other operators"),
             }
         }
     }
@@ -142,7 +143,7 @@ impl Others {
             let spec = lease.spec.unwrap_or_default();
             let (since, abandoned) = match before.remove(&namespace) {
                 Some(was) if was.spec == spec => (was.since, was.abandoned),
-                // A holder that renews is alive, whatever its clock says.
+                // A holder that renews is alive, even if its clock is wrong.
                 Some(_) => (Instant::now(), false),
                 None => (Instant::now(), is_abandoned(&spec, Timestamp::now())),
             };
@@ -150,7 +151,7 @@ impl Others {
         }
     }
 
-    /// Why the clusters of a namespace are another operator's, if they are.
+    /// Returns why the clusters of a namespace belong to another operator, if they do.
     #[must_use]
     pub fn owner_of(&self, namespace: &str) -> Option<String> {
         let claims = self.claims.lock();
@@ -220,7 +221,7 @@ mod tests {
         let both = || vec![lease("system", "all", 5, "a"), lease("team", "namespace", 9, "b")];
         let all = others("system", both());
         all.claims.lock().get_mut("team").unwrap().since -= LASTS;
-        // The same record once more is no renewal.
+        // Reading the same record again is no renewal.
         all.take_in(both());
         assert_eq!(all.owner_of("team"), None);
     }

@@ -1,4 +1,4 @@
-//! Finds the way to a cluster's etcd, and keeps the one who watches it there from one pass to the next.
+//! Opens the session with a cluster's etcd, and keeps it from one pass to the next.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use super::same_etcd::{is_log_in_doubt, other_log};
 use super::sight::{Sight, log_end};
 use crate::api::MasterCluster;
 
-/// How long a new watcher of etcd has to see something. What it sees decides what the status says.
+/// How long a pass waits for the first read of a new session, because the status depends on it.
 const FIRST_SIGHT: Duration = Duration::from_secs(5);
 
-/// How long etcd has to say which log it has.
+/// Timeout of reading the end of the log.
 const LOG_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How etcd is reached.
+/// The session with a cluster's etcd, or why there is none.
 pub(super) struct WayToEtcd {
-    /// The one who watches it, or why there is none.
+    /// The session, or why there is none.
     pub(super) etcd: Result<Arc<Attendant>, EtcdSight>,
-    /// What is wrong although it is watched.
+    /// A problem to report although the session works.
     pub(super) complaint: Option<Failure>,
 }
 
@@ -34,7 +34,7 @@ impl From<Result<Arc<Attendant>, EtcdSight>> for WayToEtcd {
 }
 
 impl Context {
-    /// The one who looks after the cluster's etcd, or why there is none.
+    /// Returns the session with the cluster's etcd; opens one if there is none or if the access has changed.
     pub(super) async fn way_to_etcd(&self, cluster: &MasterCluster) -> WayToEtcd {
         let resource = Resource::of(cluster);
         if let Some(taken) = rival(cluster, &self.caches.clusters.store().state(), store_of(cluster)) {
@@ -44,7 +44,7 @@ impl Context {
         let there = self.attendants.lock().get(&resource).cloned();
         let access = match access::resolve(&self.writer.client, cluster).await {
             Ok(access) => access,
-            // The one that is there goes on.
+            // The Secret may be fine, so an existing session is kept.
             Err(error @ AccessError::Read { .. }) => {
                 let message = error.to_string();
                 return there.ok_or(EtcdSight::Unusable { reason: "SecretUnreadable", message }).into();
@@ -55,7 +55,7 @@ impl Context {
             return Ok(there).into();
         }
         let (wake, target) = (self.wake.clone(), resource.reference.clone());
-        // A closed channel means that everything ends.
+        // The channel is closed only when the process ends.
         let wake = move || _ = wake.send(target.clone());
         match Attendant::start(access, Arc::new(wake)) {
             Ok(attendant) => {
@@ -69,8 +69,8 @@ impl Context {
         }
     }
 
-    /// A Secret is missing or lacks something. A connection that works does not need it any more: labels go on to follow
-    /// the primary, and the status names the Secret, because no new pod can start.
+    /// Handles a Secret that is missing or incomplete. A working connection does not need it any more: labels continue
+    /// to follow the primary, and the status names the Secret, because no new pod can start.
     fn without_secret(
         &self,
         cluster: &MasterCluster,
@@ -93,7 +93,7 @@ impl Context {
         }
     }
 
-    /// Why what was read is not about this cluster, if etcd calls itself as the known one and lacks the log.
+    /// Returns why the keys are not those of this cluster, if etcd has the known id and lacks the log.
     pub(super) async fn another_log(
         &self,
         observed: &Observed,
@@ -102,12 +102,14 @@ impl Context {
         let attendant = attendant.filter(|_| is_log_in_doubt(observed))?;
         match log_end(&attendant.etcd, &attendant.keys, LOG_TIMEOUT).await {
             Ok(end) => other_log(observed, end.map(|end| end.log)),
-            // Nothing is concluded from keys of which it is not known whose they are.
-            Err(failure) => Some(EtcdSight::Lost { why: format!("the log cannot be read: {failure}") }),
+            // Without the log it is unknown whose keys these are, so they are not used.
+            Err(failure) => {
+                Some(EtcdSight::Lost { why: format!("the end of the log in etcd cannot be read: {failure}") })
+            }
         }
     }
 
-    /// Why the log is another cluster's, now that etcd has said who it is.
+    /// Returns why the log is another cluster's, now that the cluster id of etcd is known.
     pub(super) fn rival(&self, cluster: &MasterCluster, observed: &Observed) -> Option<EtcdSight> {
         let store = observed.etcd.view()?.store?.to_string();
         rival(cluster, &self.caches.clusters.store().state(), Some(&store))

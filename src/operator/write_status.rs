@@ -1,4 +1,4 @@
-//! Writes the status of a resource, and never that of another one of the same name.
+//! Writes the status of a resource, and never that of a recreated one with the same name.
 
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource as _, ResourceExt};
@@ -9,7 +9,7 @@ use super::metrics::Write;
 use crate::api::names::FIELD_MANAGER;
 use crate::api::{MasterCluster, MasterClusterStatus};
 
-/// Writes the status; returns the resource that came of it, or `None` if this one is no longer there.
+/// Writes the status. Returns the updated resource, or `None` if it no longer exists.
 ///
 /// # Errors
 ///
@@ -25,7 +25,7 @@ pub async fn write_status(
     let patch = json!({
         "apiVersion": MasterCluster::api_version(&()),
         "kind": MasterCluster::kind(&()),
-        // With its uid, so that one that was made again meanwhile does not inherit the status.
+        // With its uid, so that a resource that was recreated meanwhile does not inherit the status.
         "metadata": {"name": name, "uid": cluster.metadata.uid},
         "status": status,
     });
@@ -35,7 +35,7 @@ pub async fn write_status(
             writer.metrics.wrote(Write::Status);
             Ok(Some(written))
         }
-        // It was deleted meanwhile, or is another one by now.
+        // It was deleted or recreated meanwhile.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(None),
         Err(source) => Err(failed("the status of MasterCluster", &name, source)),
     }
@@ -58,7 +58,7 @@ mod tests {
     use crate::operator::lease::Right;
     use crate::operator::metrics::Metrics;
 
-    /// What an API server says that has `demo` with the uid `second`, and the patches that it got.
+    /// The patches that a fake API server received, which has `demo` with the uid `second`.
     type Patches = Arc<Mutex<Vec<Value>>>;
 
     async fn answer(State(patches): State<Patches>, body: String) -> (StatusCode, Json<Value>) {
@@ -67,7 +67,7 @@ mod tests {
         let spec = json!({"etcd": {"endpoints": ["http://e:1"]}});
         let metadata = json!({"name": "demo", "namespace": "team", "uid": "second", "resourceVersion": "7"});
         patches.lock().push(patch);
-        // One without a uid is about whichever resource has the name.
+        // A patch without a uid applies to whichever resource has the name.
         if uid == "second" || uid.is_null() {
             let kind = json!({"apiVersion": "moonkeeper.dev/v1alpha1", "kind": "MasterCluster"});
             let resource = json!({"apiVersion": kind["apiVersion"], "kind": kind["kind"], "metadata": metadata, "spec": spec});
@@ -84,7 +84,7 @@ mod tests {
         let address = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, routes).await });
         let client = Client::try_from(Config::new(address.parse().unwrap())).unwrap();
-        // The sender may go: the right lasts.
+        // The sender may be dropped: `holds` does not need it.
         let (_, right) = Right::unconditional();
         Writer::new(client, right, Metrics::new().unwrap())
     }

@@ -1,19 +1,15 @@
-//! Admission: the one question that every source of records asks before it enters the sequencer (R2). RPC calls, HTTP
-//! changes, the admin API, searches that remove, and upkeep: all of them, and long work again before each chunk. Only
-//! the node's own records (`NewTerm`, heartbeats, those of a hand-over) are made without it.
+//! Admission: the one check that every source of records passes before it enters the sequencer (R2). RPC calls, HTTP
+//! changes, the admin API, searches that remove, and upkeep all pass it, and long work passes it again before each
+//! chunk. Only the node's own records (`NewTerm`, heartbeats, those of a hand-over) are made without it.
 //!
 //! The decision is pure; each caller waits in its own way, and none holds a lock meanwhile.
 
 use std::time::Duration;
 
+pub use super::parked_answers::PATIENCE;
 use super::queue_space::{Permit, Ticket};
 use super::replica::Replica;
 use super::time::Monotonic;
-
-/// How long a change waits for space in the queue before it is refused with nothing applied. It is longer than the log
-/// may stand still while this master leads, and shorter than the 30 s after which clients give a call up: they shall be
-/// told that nothing was changed.
-pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a change was not admitted. Nothing was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,7 +18,7 @@ pub enum Refusal {
     #[error("this master no longer leads")]
     NotLeading,
     /// etcd takes no more writes.
-    #[error("the log is full (etcd: out of space), nothing was changed")]
+    #[error("the log is full or refused by etcd (see the status), nothing was changed")]
     OutOfSpace,
     /// There was no space in the queue for [`PATIENCE`].
     #[error("the log is full, nothing was changed")]
@@ -30,31 +26,30 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The cause alone, for work that had begun.
+    /// Returns the cause alone, without "nothing was changed", for work that had begun.
     #[must_use]
     pub fn cause(self) -> &'static str {
         match self {
             Self::NotLeading => "this master no longer leads",
-            Self::OutOfSpace => "the log is full (etcd: out of space)",
+            Self::OutOfSpace => "the log is full or refused by etcd (see the status)",
             Self::QueueFull => "the log is full",
         }
     }
 }
 
-/// The answer to a change that wants to enter.
+/// The outcome of asking for admission.
 #[derive(Debug)]
 pub enum Admission<'r> {
-    /// It may enter, and its records have space.
+    /// The change may enter, and its records have space.
     Admitted(Permit<'r>),
-    /// It has to ask again, with the ticket that it has now, when that is granted or a moment has passed.
+    /// The caller has to ask again, with the ticket that it has now, when that is granted or a moment has passed.
     Waiting,
-    /// It may not.
     Refused(Refusal),
 }
 
 impl Replica {
     /// Asks whether a change whose records take at most `bytes` may enter now. A caller that has to wait keeps `ticket`
-    /// and brings it along when it asks again, with how long it has `waited` by then.
+    /// and passes it in again when it retries, with how long it has `waited` by then.
     pub fn admit(
         &self,
         now: Monotonic,
@@ -135,7 +130,7 @@ mod tests {
         drop(refused);
         assert!(matches!(replica.admit(NOW, 60, &mut ticket, AT_ONCE), Admission::Waiting));
         drop(taken);
-        // Its turn has come, however long it took.
+        // A granted ticket is honoured, however long the caller waited for it.
         assert!(matches!(replica.admit(NOW, 60, &mut ticket, PATIENCE), Admission::Admitted(_)));
     }
 }

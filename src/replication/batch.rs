@@ -1,59 +1,37 @@
-//! Batches: the records of one etcd write.
+//! Batches: the records of one etcd transaction.
 //!
 //! A batch names the log it belongs to, its term, its first and last sequence id, and the checksum of the batch before
-//! it, so that a reader notices whatever is missing, repeated, damaged or of another history (INV-1). `docs/log-format.md`
-//! has the bytes.
-
-use std::fmt;
+//! it, so that a reader notices a batch that is missing, repeated, damaged or of another history (INV-1).
+//! `docs/log-format.md` has the bytes.
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::codec::{self, Context, Records, Scratch};
+use crate::cluster::log_end::{Checksum, LogId};
 use crate::engine::format::Format;
 use crate::engine::packing::{Malformed, Reader, put_word};
 use crate::engine::record::Record;
 use crate::engine::types::{LogTime, SequenceId, Term};
 
-/// Most bytes of a body with more than one record, before compression: etcd slows down steeply near 1 MiB and refuses
-/// 1.5 MiB, and a small batch is committed sooner.
+/// Upper bound of a body with more than one record, in bytes before compression: etcd slows down steeply near 1 MiB and
+/// refuses 1.5 MiB, and a small batch is committed sooner.
 pub const MAX_BODY: usize = 256 * 1024;
-/// Most records of a body.
+/// Upper bound of the number of records in a body.
 pub const MAX_RECORDS: u32 = 4096;
 
-/// What every batch begins with.
+/// The first bytes of every batch.
 const MAGIC: [u8; 4] = *b"MKLB";
-/// Bytes before the body.
+/// Length of the header before the body, in bytes.
 const HEADER: usize = 56;
-/// Bytes after the body.
+/// Length of the checksum after the body, in bytes.
 const TRAILER: usize = 8;
-/// No body is larger. A single record may have more than [`MAX_BODY`], but none has as much as this.
+/// Upper bound of any body, in bytes. A single record may have more than [`MAX_BODY`], but none has as much as this.
 const MAX_OPEN: usize = 16 << 20;
-/// The most that a byte can stand for in LZ4.
+/// Highest compression ratio of LZ4: one compressed byte stands for at most this many.
 const MAX_RATIO: usize = 256;
-/// Smaller bodies are not worth compressing.
+/// Bodies with fewer bytes are not compressed: it would not pay.
 const WORTH: usize = 256;
-
-/// Which log it is: random, made with the log. Two logs under one name are told apart by it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LogId(pub u64);
-
-/// The checksum of a batch, by which the next one names it. Zero stands for "before the first batch".
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Checksum(pub u64);
-
-impl fmt::Display for LogId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
-
-impl fmt::Display for Checksum {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
 
 /// The records of one batch as bytes, before compression.
 #[derive(Debug, Default)]
@@ -65,19 +43,19 @@ pub struct Body {
 }
 
 impl Body {
-    /// An empty one, in this format.
+    /// Returns an empty body for records in this format.
     #[must_use]
     pub fn of(format: Format) -> Self {
         Self { format, ..Self::default() }
     }
 
-    /// The format that its records are in.
+    /// Returns the format that its records are in.
     #[must_use]
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// Adds a record. False, and nothing changed, if there would be too much in it; a first record always fits.
+    /// Adds a record. Returns false and changes nothing if the body would become too large; a first record always fits.
     #[must_use]
     pub fn try_push(&mut self, at: LogTime, record: &Record<'_>) -> bool {
         if self.records == MAX_RECORDS {
@@ -94,7 +72,7 @@ impl Body {
         true
     }
 
-    /// A bug on purpose: adds the records of another body.
+    /// Planted bug: adds the records of another body.
     #[cfg(feature = "planted")]
     pub fn absorb(&mut self, other: &Self) {
         let (mut records, mut scratch) = (Records::new(other.format, &other.bytes), Scratch::default());
@@ -103,31 +81,31 @@ impl Body {
         }
     }
 
-    /// How many bytes.
+    /// Returns the size of the records in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// How many records.
+    /// Returns the number of records.
     #[must_use]
     pub fn records(&self) -> u32 {
         self.records
     }
 
-    /// Whether there is no record.
+    /// Returns whether there is no record.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records == 0
     }
 
-    /// Takes everything out, to be used again for records in this format.
+    /// Removes all records and sets the format of those to come; the allocation is kept.
     pub fn reuse(&mut self, format: Format) {
         self.clear();
         self.format = format;
     }
 
-    /// Takes everything out and keeps the allocation.
+    /// Removes all records and keeps the allocation.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.records = 0;
@@ -135,35 +113,32 @@ impl Body {
     }
 }
 
-/// What a batch says of itself.
+/// The header of a batch: its place in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// How the rest is to be read, and what its records mean.
+    /// Format of the rest of the batch. It also decides what the records mean.
     pub format: Format,
-    /// The log that it belongs to.
+    /// The log that the batch belongs to.
     pub log: LogId,
     /// The term of the primary that wrote it.
     pub term: Term,
-    /// Its first record.
     pub first: SequenceId,
-    /// Its last record.
     pub last: SequenceId,
-    /// The batch before it.
+    /// Checksum of the batch before it.
     pub previous: Checksum,
 }
 
-/// A batch ready to be written: the same bytes each time it is tried (R5).
+/// A batch ready to be written: the same bytes at every attempt (R5).
 #[derive(Clone, Debug)]
 pub struct Sealed {
-    /// What is written.
+    /// The value of the batch's key.
     pub bytes: Bytes,
-    /// By which the next batch names it.
+    /// The checksum by which the next batch names this one.
     pub checksum: Checksum,
-    /// What it says of itself.
     pub header: Header,
 }
 
-/// How a body is kept.
+/// Whether the body is compressed, as the header records it.
 #[derive(Clone, Copy)]
 #[repr(u64)]
 enum Encoding {
@@ -171,13 +146,13 @@ enum Encoding {
     Lz4 = 1,
 }
 
-/// Makes a batch of a body that is not empty, compressed when that pays.
+/// Makes a batch of a body that is not empty, compressed if that saves at least an eighth.
 #[must_use]
 pub fn seal(log: LogId, term: Term, first: SequenceId, previous: Checksum, body: &Body) -> Sealed {
     let last = SequenceId(first.0 + u64::from(body.records.max(1)) - 1);
     let header = Header { format: body.format, log, term, first, last, previous };
     let compressed = (body.len() >= WORTH).then(|| lz4_flex::block::compress(&body.bytes));
-    // Reading plain bytes is free, so an eighth less is the least worth having.
+    // Plain bytes cost nothing to read, so compression has to save an eighth to be used.
     let (encoding, kept) = match &compressed {
         Some(small) if small.len() < body.len() / 8 * 7 => (Encoding::Lz4, small),
         _ => (Encoding::Plain, &body.bytes),
@@ -199,51 +174,45 @@ fn put_header(out: &mut Vec<u8>, header: &Header, encoding: Encoding, length: us
     }
 }
 
-/// Why bytes are no batch.
+/// Why bytes are not a batch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
-    /// There are too few bytes, or they begin otherwise.
-    #[error("not a batch: {0} bytes that do not begin as one does")]
+    /// There are too few bytes, or they do not begin with the magic bytes.
+    #[error("not a batch: {0} bytes without the header of one")]
     Foreign(usize),
     /// The format is not one that this binary reads.
     #[error("the batch has format {0}, this binary reads {readable:?}", readable = Format::readable_numbers())]
     Format(u32),
     /// The bytes are damaged.
-    #[error("the batch is damaged: its checksum is {found}, it says {said}")]
+    #[error("the batch is damaged: its checksum is {found}, its trailer has {said}")]
     Checksum {
-        /// What the bytes add up to.
+        /// Computed over the bytes.
         found: Checksum,
-        /// What they should add up to.
+        /// Read from the trailer.
         said: Checksum,
     },
-    /// It is larger than anything that is ever written, or is no compressed body.
+    /// The body is larger than any that is ever written, or cannot be decompressed.
     #[error("the body cannot be unpacked")]
     Body,
-    /// The numbers of its records make no sense.
-    #[error("records {first} to {last} are not what it has", first = .0.first.0, last = .0.last.0)]
+    /// The first and last sequence id contradict each other or the number of records.
+    #[error("its body does not have records {first} to {last}", first = .0.first.0, last = .0.last.0)]
     Bounds(Header),
     /// A record cannot be read.
     #[error("record {id} cannot be read: {why}", id = .id.0)]
-    Record {
-        /// Which one.
-        id: SequenceId,
-        /// What is wrong.
-        why: Malformed,
-    },
+    Record { id: SequenceId, why: Malformed },
 }
 
-/// A batch that was read. What opens is whole.
+/// A batch that was read and checked: all of its records can be decoded.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// What it says of itself.
     pub header: Header,
-    /// By which the next batch names it.
+    /// The checksum by which the next batch names this one.
     pub checksum: Checksum,
     body: Vec<u8>,
 }
 
 impl Batch {
-    /// Reads a batch and makes sure that every record in it can be read.
+    /// Reads a batch, and decodes every record once to make sure that [`Self::each`] cannot fail halfway.
     pub fn open(bytes: &[u8]) -> Result<Self, BatchError> {
         let (covered, trailer) = bytes.split_last_chunk().ok_or(BatchError::Foreign(bytes.len()))?;
         let (header, encoding, length, body) = take_header(covered, bytes.len())?;
@@ -257,19 +226,19 @@ impl Batch {
         Ok(batch)
     }
 
-    /// How many records it has.
+    /// Returns the number of records.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.header.last.0 - self.header.first.0 + 1
     }
 
-    /// How many bytes its records have.
+    /// Returns the size of the records in bytes, before compression.
     #[must_use]
     pub fn body_len(&self) -> usize {
         self.body.len()
     }
 
-    /// Hands every record to `visit`, in order.
+    /// Passes every record to `visit`, in order.
     pub fn each(&self, mut visit: impl FnMut(SequenceId, LogTime, &Record<'_>)) {
         let whole = self.walk(|id, at, record| visit(id, at, record));
         debug_assert!(whole.is_ok(), "what opened is whole");
@@ -284,7 +253,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Hands every record to `visit` and returns the id that the next one would have.
+    /// Passes every record to `visit` and returns the id that the next one would have.
     fn walk(
         &self,
         mut visit: impl FnMut(SequenceId, LogTime, &Record<'_>),
@@ -302,7 +271,7 @@ impl Batch {
     }
 }
 
-/// The format that a batch says to be in, if this binary reads it.
+/// Returns the format that a batch claims to be in, if this binary reads it.
 #[must_use]
 pub fn format_of(batch: &[u8]) -> Option<Format> {
     let number = batch.strip_prefix(&MAGIC)?.first_chunk()?;
@@ -342,67 +311,4 @@ fn unpack(encoding: u8, length: u64, body: &[u8]) -> Result<Vec<u8>, BatchError>
         return Err(BatchError::Body);
     };
     if unpacked.len() == length { Ok(unpacked) } else { Err(BatchError::Body) }
-}
-
-/// The end of the log: the value of the `latest` key, as text that a person can read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "LatestText", try_from = "LatestText")]
-pub struct Latest {
-    /// The log.
-    pub log: LogId,
-    /// The term of the last batch.
-    pub term: Term,
-    /// The last record.
-    pub last: SequenceId,
-    /// The last batch.
-    pub checksum: Checksum,
-}
-
-/// Why the value of the `latest` key cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[error("the end of the log cannot be read: {0}")]
-pub struct LatestError(String);
-
-impl Latest {
-    /// The value of the key. Equal ends have equal bytes, so that a transaction can compare them.
-    #[must_use]
-    pub fn to_bytes(&self) -> Bytes {
-        let Self { log, term, last, checksum } = self;
-        let (term, last) = (term.0, last.0);
-        format!(r#"{{"log":"{log}","term":{term},"last":{last},"checksum":"{checksum}"}}"#).into()
-    }
-
-    /// Reads the value of the key.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, LatestError> {
-        serde_json::from_slice(bytes).map_err(|why| LatestError(why.to_string()))
-    }
-}
-
-/// [`Latest`] in JSON: ids that are random have 64 bits, which not every reader takes as a number, so they are text.
-#[derive(Serialize, Deserialize)]
-struct LatestText {
-    log: String,
-    term: u64,
-    last: u64,
-    checksum: String,
-}
-
-impl From<Latest> for LatestText {
-    fn from(end: Latest) -> Self {
-        let (log, checksum) = (end.log.to_string(), end.checksum.to_string());
-        Self { log, term: end.term.0, last: end.last.0, checksum }
-    }
-}
-
-impl TryFrom<LatestText> for Latest {
-    type Error = std::num::ParseIntError;
-
-    fn try_from(text: LatestText) -> Result<Self, Self::Error> {
-        Ok(Self {
-            log: LogId(u64::from_str_radix(&text.log, 16)?),
-            term: Term(text.term),
-            last: SequenceId(text.last),
-            checksum: Checksum(u64::from_str_radix(&text.checksum, 16)?),
-        })
-    }
 }

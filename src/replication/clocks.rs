@@ -1,11 +1,11 @@
-//! The clocks of the machine, and a watch over them. A machine that is suspended, or whose virtual machine is stopped,
-//! must not answer from the past when it goes on: its lease may have ended meanwhile.
+//! The clocks of the machine, and a watch over them. A machine that was suspended, or whose virtual machine was
+//! stopped, must not answer from the past when it resumes: its lease may have ended meanwhile.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// What the clocks of a machine say at one moment.
+/// A reading of all clocks of a machine at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Time since boot, suspension included. Stands still while a virtual machine is stopped.
@@ -16,12 +16,12 @@ pub struct Reading {
     pub realtime: Duration,
 }
 
-/// Where time comes from.
+/// A source of time; tests replace it with their own.
 pub trait Clocks: Sync + std::fmt::Debug {
-    /// What all of them say.
+    /// Reads all clocks at one moment.
     fn read(&self) -> Reading;
 
-    /// Time since boot, suspension included.
+    /// Returns time since boot, suspension included.
     fn boottime(&self) -> Duration {
         self.read().boottime
     }
@@ -54,26 +54,27 @@ fn duration(time: Timespec) -> Duration {
 }
 
 /// How far clocks may drift apart while a lease is counted by one of them: the lease's own margin covers that much.
-pub const TOLERANCE: Duration = super::lease::MARGIN;
+pub const TOLERANCE: Duration = Duration::from_millis(500);
 
-/// Looks are compared with one that is at least this old, so that many short stops add up. Longer than a lease.
+/// A reading is compared with one that is at least this old, so that many short stops add up. Longer than a lease.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Notices that clocks of this machine drifted apart: it was suspended or stopped, or its wall clock was set.
+/// Detects that the clocks of this machine drifted apart: it was suspended or stopped, or its wall clock was set.
 ///
 /// Which of these it was cannot be told from inside: after a stop of the virtual machine only the wall clock shows that
-/// time has passed, exactly as if a person had set it. So a jump closes the gate and nothing more: the first keep-alive
-/// that was sent after the jump and is answered says whether the lease still holds.
+/// time has passed, exactly as if a person had set it. So a jump closes the gate and does nothing else: the first
+/// answered keep-alive that was sent after the jump shows whether the lease still holds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClockWatch {
-    /// Compared with.
+    /// The reading to compare with.
     old: Option<Reading>,
-    /// Takes its place.
+    /// Replaces `old` when it has become old enough.
     next: Reading,
 }
 
 impl ClockWatch {
-    /// Looks at the clocks, and says how far they drifted apart if that is more than the tolerance. A drift is told once.
+    /// Compares a new reading with an older one. Returns how far the clocks drifted apart if that is more than the
+    /// tolerance; each drift is reported once.
     pub fn look(&mut self, now: Reading) -> Option<Duration> {
         let Some(old) = self.old else {
             (self.old, self.next) = (Some(now), now);
@@ -91,8 +92,8 @@ impl ClockWatch {
     }
 }
 
-/// The difference between the clock that advanced most and the one that advanced least. A wall clock that was set back
-/// counts by how far.
+/// Returns the difference between the clock that advanced most and the one that advanced least. A wall clock that was
+/// set back counts by how far.
 fn drift(old: &Reading, now: &Reading) -> Duration {
     let passed = |old: Duration, now: Duration| now.as_micros() as i128 - old.as_micros() as i128;
     let passed = [
@@ -111,7 +112,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A machine that has run for a while.
+    /// Returns the clocks of a machine that has run for a while.
     fn start() -> Reading {
         Reading { boottime: 500 * SECOND, monotonic: 400 * SECOND, realtime: 1_700_000_000 * SECOND }
     }
@@ -120,7 +121,7 @@ mod tests {
         Reading { boottime: now.boottime + by, monotonic: now.monotonic + by, realtime: now.realtime + by }
     }
 
-    /// Looks each 20 ms for a while and returns what the last look saw; none of them sees a jump.
+    /// Feeds readings of a running machine, one each 20 ms, none of which is a jump. Returns the last reading.
     fn quiet(watch: &mut ClockWatch, mut now: Reading, ticks: u32) -> Reading {
         for tick in 0..ticks {
             now = runs(now, Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! The driver: carries out what a node commands, with real time and a real etcd. It decides nothing.
+//! The driver: carries out the commands of a node, with real time and a real etcd. It decides nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,43 +17,44 @@ use super::time::{LogClock, MonotonicClock};
 use crate::coordination::etcd::Etcd;
 use crate::engine::types::Term;
 
-/// How many inputs may wait. Whoever brings more waits, which slows watches down rather than filling memory.
+/// Capacity of the channel of inputs. A sender that finds it full waits, which slows watches down instead of filling
+/// memory.
 const INPUTS: usize = 256;
 
-/// How long the last calls of a node have that has stopped: those that revoke its leases.
+/// Timeout for the last calls of a stopped node: those that revoke its leases.
 const LAST_CALLS: Duration = Duration::from_millis(500);
 
-/// What the process around a node does for it.
+/// The process around a node: serves clients, connects to the primary, and passes results on.
 pub trait Host: Send {
-    /// Serves clients from this state. Answers with [`Input::Opened`] or [`Input::OpenFailed`].
+    /// Starts to serve clients from this state. Answers with [`Input::Opened`] or [`Input::OpenFailed`].
     fn open(&mut self, replica: Arc<Replica>, clock: LogClock, term: Term);
 
-    /// Serves clients no longer. Answers with [`Input::Closed`].
+    /// Stops serving clients. Answers with [`Input::Closed`].
     fn close(&mut self);
 
-    /// Keeps a connection to the process that leads.
+    /// Keeps a connection to the process that leads; with `None`, closes it.
     fn follow(&mut self, peer: Option<Peer>);
 
-    /// A hand-over has ended.
+    /// Receives the result of a hand-over.
     fn handed_over(&mut self, id: HandoverId, result: Result<HandedOver, HandoverError>);
 
-    /// The node may have changed.
+    /// Called after every round of inputs: the node may have changed.
     fn changed(&mut self, node: &Node);
 }
 
-/// The way into a node.
+/// The sender of inputs to a node.
 #[derive(Clone, Debug)]
 pub struct Inputs(mpsc::Sender<Input>);
 
 impl Inputs {
-    /// The way in, and what has to be given to [`drive`].
+    /// Returns a sender, and the receiver to pass to [`drive`].
     #[must_use]
     pub fn channel() -> (Self, mpsc::Receiver<Input>) {
         let (sender, receiver) = mpsc::channel(INPUTS);
         (Self(sender), receiver)
     }
 
-    /// Tells the node. Nothing happens if it has ended.
+    /// Sends an input to the node. Has no effect if the node has ended.
     pub async fn send(&self, input: Input) {
         let _ = self.0.send(input).await;
     }
@@ -78,7 +79,7 @@ pub async fn drive(
         for command in node.take_commands() {
             match command {
                 Command::Call { call, request, timeout } => {
-                    // Waited for right here: a task of its own for each would be two more to wake for every commit.
+                    // Polled right here: a task for each call would mean two more wake-ups for every commit.
                     let etcd = &etcd;
                     calls.push(
                         async move { Input::Answer { call, result: etcd.call(request, timeout).await } },
@@ -101,13 +102,13 @@ pub async fn drive(
                 }
                 Command::Open { replica, clock, term } => host.open(replica, clock, term),
                 Command::Close => host.close(),
-                Command::FlushLeases { replica, clock: log_clock, budget } => {
+                Command::FlushLeases { flush, replica, clock: log_clock, budget } => {
                     let inputs = inputs.clone();
                     tokio::spawn(async move {
-                        let flush = move || flush_leases(&replica, log_clock, clock, budget);
+                        let work = move || flush_leases(&replica, log_clock, clock, budget);
                         let (written, complete) =
-                            tokio::task::spawn_blocking(flush).await.unwrap_or((0, false));
-                        inputs.send(Input::LeasesFlushed { written, complete }).await;
+                            tokio::task::spawn_blocking(work).await.unwrap_or((0, false));
+                        inputs.send(Input::LeasesFlushed { flush, written, complete }).await;
                     });
                 }
                 Command::Discard(replica) => {
@@ -118,7 +119,7 @@ pub async fn drive(
                 Command::Stopped => {
                     host.changed(&node);
                     watches.into_values().for_each(|task| task.abort());
-                    // The leases of this process are revoked, so that its keys go at once.
+                    // The calls in flight revoke the leases of this process, so that its keys disappear at once.
                     let _ = tokio::time::timeout(LAST_CALLS, async { while calls.next().await.is_some() {} })
                         .await;
                     return;
@@ -129,7 +130,7 @@ pub async fn drive(
         let replica = Arc::clone(node.replica());
         if let (None, Some(at)) = (&alarm, node.wake_at()) {
             let wait = at.since(clock.now());
-            // The runtime's own timer is exact to a millisecond only, which is as long as a commit takes.
+            // The runtime's own timer has a resolution of a millisecond, which is as long as a commit takes.
             alarm = Some(tokio::task::spawn_blocking(move || std::thread::sleep(wait)));
         }
         let input = tokio::select! {
@@ -139,12 +140,12 @@ pub async fn drive(
             () = ring(&mut alarm) => Input::Queued,
             _ = tick.tick() => Input::Tick,
         };
-        // Before anything else: an answer that came in may be from before a stop of this machine.
+        // Before anything else: an answer that arrived may be from before a stop of this machine.
         if let Some(drift) = clocks.look(clock.read()) {
             node.handle(clock.now(), Input::ClockJumped { drift });
         }
         node.handle(clock.now(), input);
-        // Whatever else has arrived meanwhile is dealt with before anything is done about it.
+        // Inputs that have arrived meanwhile are handled before any command is carried out.
         for _ in 0..INPUTS {
             let Ok(input) = received.try_recv() else { break };
             node.handle(clock.now(), input);
@@ -152,7 +153,7 @@ pub async fn drive(
     }
 }
 
-/// Writes promises to readers down, on a thread of its own. Returns how many, and whether these were all.
+/// Writes live leases to the log, on a blocking thread. Returns how many, and whether these were all.
 fn flush_leases(
     replica: &Replica,
     log_clock: LogClock,
@@ -163,8 +164,8 @@ fn flush_leases(
     replica.engine.flush_leases_while(log_clock.at(clock.now()), || clock.now() < until)
 }
 
-/// Drops a state that was thrown away. Others look at it for a moment still; the last to let go of it frees millions of
-/// objects, which must not be the task of the node.
+/// Drops a state that was thrown away. Other tasks may still read it for a moment, and the last one to drop it frees
+/// millions of objects, which must not happen on the task of the node.
 fn discard(replica: Arc<Replica>) {
     for _ in 0..DISCARD_LOOKS {
         if Arc::strong_count(&replica) == 1 && Arc::strong_count(&replica.engine) == 1 {
@@ -175,11 +176,11 @@ fn discard(replica: Arc<Replica>) {
     drop(replica);
 }
 
-/// How often it is looked whether a discarded state is still looked at, and how many times.
+/// Interval and number of the checks whether other tasks still hold a discarded state: at most 30 s.
 const DISCARD_PAUSE: Duration = Duration::from_millis(50);
 const DISCARD_LOOKS: u32 = 600;
 
-/// Waits for the alarm, for ever if there is none.
+/// Waits for the alarm; for ever if none is set.
 async fn ring(alarm: &mut Option<JoinHandle<()>>) {
     match alarm {
         Some(task) => {

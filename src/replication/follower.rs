@@ -1,53 +1,51 @@
-//! The follower: accepts batches in their order and applies them, and tells another history from its own.
+//! The follower: accepts batches in their order and applies them, and detects a batch of another history.
 
 use bytes::Bytes;
 
-use super::batch::{Batch, BatchError, Checksum, Latest, LogId};
+use super::batch::{Batch, BatchError};
 use super::replica::Replica;
 use super::writer::End;
+use crate::cluster::log_end::{Checksum, Latest, LogId};
 use crate::engine::types::{SequenceId, Term};
-#[cfg(feature = "planted")]
-use crate::planted::{self, Bug};
 
-/// Where a follower is in the log.
+/// The position of a follower in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// The log; `None` before its first batch.
     pub log: Option<LogId>,
-    /// The last record applied.
+    /// The last record applied; the next batch has to follow it.
     pub applied: SequenceId,
-    /// The checksum of the batch that it is in.
+    /// The checksum of the batch that this record is in.
     pub checksum: Checksum,
-    /// The term that it was written in.
+    /// The term in which that batch was written.
     pub term: Term,
 }
 
-/// What became of a batch that was offered.
+/// The outcome of offering a batch.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Offered {
-    /// It was applied.
     Applied,
-    /// It was applied before.
+    /// It had been applied before.
     Known,
-    /// There are batches before it that were not offered yet.
+    /// Batches before it are missing.
     Gap,
     /// It cannot be read.
     Damaged(String),
     /// It is part of another history.
     Foreign(String),
-    /// The state is not the one that this position describes: a change reached it that did not come from the log.
+    /// The state is not the one that this position describes: it has a change that did not come from the log.
     Diverged(String),
 }
 
 impl Position {
-    /// The value of the key that says where the log ends, if it ends here; `None` if there is no log.
+    /// Returns the value that the key `latest` has if the log ends here; `None` if there is no log.
     #[must_use]
     pub fn latest(&self) -> Option<Bytes> {
         let log = self.log?;
         Some(Latest { log, term: self.term, last: self.applied, checksum: self.checksum }.to_bytes())
     }
 
-    /// The end of the log for a writer that goes on from here. A new log gets the id `fresh`.
+    /// Returns the end of the log for a writer that continues from here. A new log gets the id `fresh`.
     #[must_use]
     pub fn end(&self, fresh: LogId) -> End {
         End {
@@ -58,7 +56,7 @@ impl Position {
         }
     }
 
-    /// Where a writer stopped.
+    /// Returns the position at which a writer stopped.
     #[must_use]
     pub fn behind(end: &End, term: Term) -> Self {
         Self { log: Some(end.log), applied: end.last, checksum: end.checksum, term }
@@ -89,8 +87,7 @@ impl Position {
             return Offered::Foreign(format!("batch {} overlaps what was applied", header.first.0));
         }
         let follows = header.previous == self.checksum;
-        #[cfg(feature = "planted")]
-        let follows = follows || planted::active(Bug::SkipChain);
+        let follows = follows || planted!(SkipChain);
         if !follows {
             return Offered::Foreign(format!("batch {} follows another one", header.first.0));
         }
@@ -99,7 +96,7 @@ impl Position {
         }
         let now = crate::engine::types::LogTime(0);
         let mut sequencer = replica.engine.sequencer(now);
-        // Whatever else changed the state is not in the log, and the ids of what follows would be taken (INV-1, INV-8).
+        // A change that did not come from the log has taken ids that the next records would get (INV-1, INV-8).
         let found = replica.engine.applied();
         if found != self.applied {
             return Offered::Diverged(format!(
@@ -108,10 +105,7 @@ impl Position {
             ));
         }
         batch.each(|id, at, record| sequencer.apply(header.format, id, at, record));
-        #[cfg(feature = "planted")]
-        if planted::active(Bug::ApplyTwice) {
-            batch.each(|id, at, record| sequencer.apply_again(header.format, id, at, record));
-        }
+        planted!(ApplyTwice => batch.each(|id, at, record| sequencer.apply_again(header.format, id, at, record)));
         drop(sequencer);
         *self =
             Self { log: Some(header.log), applied: header.last, checksum: batch.checksum, term: header.term };

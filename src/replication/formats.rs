@@ -1,24 +1,24 @@
 //! The format key in etcd: which format the log is written in, and whether this binary may take part.
 //!
-//! A master looks at it before it reads the log and before it stands for election. It is raised only when all members
-//! read the newer format, so that an upgrade can be rolled back until then.
+//! A master checks it before it reads the log and before it stands for election. The key is raised only when all
+//! members read the newer format, so that an upgrade can be rolled back until then.
 
 use bytes::Bytes;
 
 use crate::engine::format::Format;
 
-/// What the format key says to this binary.
+/// What the format key means for this binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// There is no log yet: it begins in the newest format.
     New,
     /// The log is written in the newest format that this binary knows.
     Ours,
-    /// The log is written in an older format that this binary reads and, while the key says so, writes.
+    /// The log is written in an older format, which this binary reads and, until the key is raised, writes.
     Older(Format),
 }
 
-/// Why a master must neither read the log nor stand.
+/// Why a master must neither read the log nor stand for election.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatRefusal {
     /// The log was raised to a format that a later version introduced.
@@ -31,7 +31,7 @@ pub enum FormatRefusal {
         /// The newest one that this binary reads.
         newest: u32,
     },
-    /// The log is in a format that this version has given up.
+    /// The log is in a format that this version no longer reads.
     #[error(
         "the log is written in format {found}, but this version reads from format {oldest} on: run an earlier version, which raises the format, first"
     )]
@@ -47,11 +47,11 @@ pub enum FormatRefusal {
 }
 
 impl LogFormat {
-    /// Judges the value of the format key; `None` if there is no such key.
+    /// Interprets the value of the format key; `None` if there is no such key.
     ///
     /// # Errors
     ///
-    /// If this binary must neither read the log nor stand.
+    /// If this binary must neither read the log nor stand for election.
     pub fn of_key(value: Option<&[u8]>) -> Result<Self, FormatRefusal> {
         let Some(value) = value else { return Ok(Self::New) };
         let found = number(value)?;
@@ -64,8 +64,8 @@ impl LogFormat {
         }
     }
 
-    /// The format that a primary writes under this key in a log that there is already. Without the key, which nothing
-    /// deletes, that is the oldest one: all masters read it.
+    /// Returns the format that a primary writes under this key in a log that already exists. Without the key, which no
+    /// master deletes, that is the oldest one: all masters read it.
     #[must_use]
     pub fn written_on(self) -> Format {
         match self {
@@ -74,7 +74,7 @@ impl LogFormat {
         }
     }
 
-    /// The format that a primary writes under this key.
+    /// Returns the format that a primary writes under this key.
     #[must_use]
     pub fn written(self) -> Format {
         match self {
@@ -84,7 +84,7 @@ impl LogFormat {
     }
 }
 
-/// The value of the format key for a log in this format.
+/// Returns the value of the format key for a log in this format.
 #[must_use]
 pub fn key_value(format: Format) -> Bytes {
     format.number().to_string().into()
@@ -93,7 +93,7 @@ pub fn key_value(format: Format) -> Bytes {
 fn number(value: &[u8]) -> Result<u32, FormatRefusal> {
     let text = std::str::from_utf8(value).ok();
     let digits = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    // Zero is no format, and a number with many digits is above any that there will be.
+    // Zero is not a format. A number that does not fit `u32` is refused here, too.
     digits
         .and_then(|text| text.parse().ok())
         .filter(|number| *number > 0)
@@ -105,7 +105,7 @@ fn bounds(readable: &[Format]) -> [u32; 2] {
     [numbers().min().unwrap_or_default(), numbers().max().unwrap_or_default()]
 }
 
-/// Whether a format lies within those that a binary reads.
+/// Checks that a format lies within those that a binary reads.
 fn judge(found: u32, oldest: u32, newest: u32) -> Result<(), FormatRefusal> {
     if found > newest {
         Err(FormatRefusal::Newer { found, newest })

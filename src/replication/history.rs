@@ -1,19 +1,14 @@
-//! What a master knows to be durable: the log, and its last batch. It outlives a rebuild of the state and, in the data
-//! directory, the process, so that a master notices a log that was deleted, replaced, or restored from a backup (F6).
+//! History: the log and its last batch that a master knows to be durable. It outlives a rebuild of the state and, in
+//! the data directory, the process, so that a master notices a log that was deleted, replaced, or restored from a
+//! backup (F6).
 
-use serde::{Deserialize, Serialize};
-
-use super::batch::Latest;
 use super::follower::Position;
+use crate::cluster::log_end::History;
+use crate::cluster::log_end::Latest;
 use crate::engine::types::SequenceId;
 
-/// The last batch that a master knows to be durable. Terms and ids are comparable within one log only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct History(pub Latest);
-
 impl History {
-    /// The history of a follower or writer at this position; `None` before the first batch.
+    /// Returns the history of a follower or writer at this position; `None` before the first batch.
     #[must_use]
     pub fn at(position: &Position) -> Option<Self> {
         let log = position.log?;
@@ -21,7 +16,7 @@ impl History {
         Some(Self(Latest { log, term, last, checksum }))
     }
 
-    /// Why a log that ends like this is not the one that this history belongs to.
+    /// Returns why a log with this end cannot be the one of this history; `None` if it fits.
     #[must_use]
     pub fn misfit(&self, end: Option<&Latest>) -> Option<String> {
         let Some(end) = end else {
@@ -46,15 +41,15 @@ impl History {
         None
     }
 
-    /// Whether a reader that went from `before` to `position` has passed the end of this history without meeting the
-    /// batch that it names.
+    /// Returns whether a reader that went from `before` to `position` has passed the end of this history without
+    /// finding the batch that it names.
     #[must_use]
     pub fn is_missed(&self, before: SequenceId, position: &Position) -> bool {
         let passed = before < self.0.last && self.0.last <= position.applied;
         passed && (position.applied != self.0.last || position.checksum != self.0.checksum)
     }
 
-    /// The longer one of the same log; the newer one if the logs differ.
+    /// Returns the longer history if both are of the same log, else the one that was seen.
     #[must_use]
     pub fn newer(known: Option<Self>, seen: Option<Self>) -> Option<Self> {
         match (known, seen) {
@@ -69,8 +64,8 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::log_end::{Checksum, LogId};
     use crate::engine::types::Term;
-    use crate::replication::batch::{Checksum, LogId};
 
     const KNOWN: History =
         History(Latest { log: LogId(7), term: Term(5), last: SequenceId(40), checksum: Checksum(0xabc) });

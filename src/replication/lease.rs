@@ -1,47 +1,48 @@
-//! The lease that a primary leads with, as the primary itself may count it.
+//! The leader lease, as the primary itself may count it.
 
 use std::time::Duration;
 
-use super::node::CallId;
+use super::call_ids::CallId;
+use super::clocks::TOLERANCE;
 use super::time::Monotonic;
 use crate::coordination::types::LeaseId;
 
-/// What is taken off the time to live, so that a clock that runs a little slow here or fast in etcd does no harm.
-pub(super) const MARGIN: Duration = Duration::from_millis(500);
+/// Subtracted from the time to live, so that a clock that runs a little slow here or fast in etcd does no harm. The
+/// watch over the clocks notices when they drift apart by more.
+const MARGIN: Duration = TOLERANCE;
 
-/// So many keep-alives may be on their way.
+/// Upper bound of keep-alives in flight.
 const MAX_ASKED: usize = 8;
 
-/// A lease to lead with.
+/// The lease of the election key.
 #[derive(Clone, Debug)]
 pub struct LeaderLease {
-    /// The lease.
     pub id: LeaseId,
     /// When the last request that etcd answered was sent. The lease runs at least from then.
     confirmed: Monotonic,
-    /// Whether it surely held then; see [`LeaderLease::forget`].
+    /// Whether `confirmed` no longer counts; see [`LeaderLease::forget`].
     forgotten: bool,
     ttl: Duration,
-    /// Keep-alives on their way, and when they were sent.
+    /// Keep-alives in flight, and when each was sent.
     asked: Vec<(CallId, Monotonic)>,
     /// When the next keep-alive is due.
     pub next: Monotonic,
 }
 
 impl LeaderLease {
-    /// A lease that was asked for at `sent`.
+    /// Returns a lease that was requested at `sent`.
     #[must_use]
     pub fn granted(id: LeaseId, ttl: Duration, sent: Monotonic) -> Self {
         Self { id, confirmed: sent, forgotten: false, ttl, asked: Vec::new(), next: sent }
     }
 
-    /// Its time to live, as etcd granted or last confirmed it.
+    /// Returns the time to live, as etcd granted or last confirmed it.
     #[must_use]
     pub fn ttl(&self) -> Duration {
         self.ttl
     }
 
-    /// A keep-alive was sent. Those before it may still be answered.
+    /// Records that a keep-alive was sent. Those before it may still be answered.
     pub fn asked(&mut self, call: CallId, now: Monotonic) {
         if self.asked.len() >= MAX_ASKED {
             self.asked.remove(0);
@@ -49,29 +50,29 @@ impl LeaderLease {
         self.asked.push((call, now));
     }
 
-    /// A keep-alive was answered, or will not be: when it was sent.
+    /// Removes a keep-alive that was answered, or never will be. Returns when it was sent.
     pub fn answered(&mut self, call: CallId) -> Option<Monotonic> {
         let at = self.asked.iter().position(|(asked, _)| *asked == call)?;
         Some(self.asked.remove(at).1)
     }
 
-    /// A keep-alive that was sent at `sent` has been answered.
+    /// Records that a keep-alive sent at `sent` was answered.
     pub fn confirm(&mut self, ttl: Duration, sent: Monotonic) {
         self.confirmed = self.confirmed.max(sent);
         self.forgotten = false;
         self.ttl = ttl;
     }
 
-    /// Forgets every confirmation so far, and every keep-alive on its way: they were sent before a moment at which the
-    /// clock that the lease is counted by may have stood still. Another keep-alive is due at once.
+    /// Forgets every confirmation so far, and every keep-alive in flight: they were sent before a moment at which the
+    /// clock that counts the lease may have stood still. Another keep-alive is due at once.
     pub fn forget(&mut self, now: Monotonic) {
         self.forgotten = true;
         self.asked.clear();
         self.next = now;
     }
 
-    /// Until when it surely holds: counted from when the request was sent, not from when the answer came, and with a
-    /// margin of a tenth or half a second.
+    /// Returns until when the lease surely holds: counted from when the request was sent, not from when the answer
+    /// came, minus a margin of a tenth or `MARGIN`, whichever is longer.
     #[must_use]
     pub fn deadline(&self) -> Monotonic {
         if self.forgotten {
@@ -92,7 +93,7 @@ mod tests {
         assert_eq!(lease.deadline(), Monotonic(5_500_000));
         lease.confirm(20 * second, Monotonic(2_000_000));
         assert_eq!(lease.deadline(), Monotonic(20_000_000));
-        // An answer to an earlier question changes nothing.
+        // The answer to an earlier keep-alive changes nothing.
         lease.confirm(20 * second, Monotonic(1_500_000));
         assert_eq!(lease.deadline(), Monotonic(20_000_000));
     }

@@ -1,38 +1,40 @@
-//! Whether to wait a moment before the next batch is sent, so that those who were just answered can be part of it.
+//! Decides whether to wait a moment before the next batch is sent, so that the callers that were just answered can be
+//! part of it.
 //!
 //! With one batch in flight, callers fall into two groups that take turns, and each waits for two commits: its own and
-//! the one that was on its way when it came. Whoever was answered is likely to come back at once with its next call. So
-//! the next batch waits until as many records have come as were just answered, though never longer than a commit takes;
-//! and where nobody comes back, not at all.
+//! the one that was in flight when it came. A caller that was answered is likely to come back at once with its next
+//! call. So the next batch waits until as many records have come as were just answered, though never longer than a
+//! commit takes. If callers do not come back, the next `REST` batches do not wait.
 
 use std::time::Duration;
 
 use super::time::Monotonic;
 
-/// The longest wait, however long the last commit took.
+/// Upper bound of the wait, however long the last commit took.
 const LONGEST: Duration = Duration::from_millis(5);
-/// How many batches are sent at once after a wait that did not pay.
+/// How many batches are sent without a wait after a wait that did not pay.
 const REST: u8 = 16;
 
-/// The wait before a batch.
+/// The wait before a batch is sent.
 #[derive(Debug, Default)]
 pub struct Linger {
     wait: Option<Wait>,
-    /// Batches that will not wait.
+    /// How many more batches are sent without a wait.
     rest: u8,
 }
 
 #[derive(Debug)]
 struct Wait {
     until: Monotonic,
-    /// Records that waited when it began.
+    /// Records in the queue when the wait began.
     before: u64,
-    /// Records that are worth waiting for.
+    /// The wait ends when this many records are in the queue.
     wanted: u64,
 }
 
 impl Linger {
-    /// A batch of `answered` records took so long to commit; so many wait already.
+    /// Begins a wait after a commit: a batch of `answered` records `took` so long, and `waiting` records are queued
+    /// already.
     pub fn committed(&mut self, now: Monotonic, answered: u64, waiting: u64, took: Duration) {
         self.wait = None;
         if self.rest > 0 {
@@ -43,12 +45,13 @@ impl Linger {
         }
     }
 
-    /// Whether the records that wait, so many now, are to wait a little longer.
+    /// Returns whether the queued records, `waiting` of them now, are to be held back a little longer.
     pub fn holds(&mut self, now: Monotonic, waiting: u64) -> bool {
         let Some(wait) = &self.wait else { return false };
         if waiting < wait.wanted && now < wait.until {
             return true;
         }
+        // Fewer than half of the callers came back: waiting did not pay.
         if waiting - wait.before.min(waiting) < (wait.wanted - wait.before).div_ceil(2) {
             self.rest = REST;
         }
@@ -56,7 +59,7 @@ impl Linger {
         false
     }
 
-    /// When to look again, if records are held back.
+    /// Returns when the wait ends, if there is one.
     #[must_use]
     pub fn until(&self) -> Option<Monotonic> {
         self.wait.as_ref().map(|wait| wait.until)

@@ -1,6 +1,6 @@
 //! Client deadlines: until when each client has to be heard from. This is what one primary saw in its term, not state:
-//! when a client's time is up, a record says so. Deadlines live as long as the term; while the port is closed, as in a
-//! hand-over that is given up, they stand still.
+//! when a client's deadline has passed, the primary writes a record. Deadlines live as long as the term; while the port
+//! is closed, as in a hand-over that is given up, they stand still.
 
 use std::collections::HashMap;
 
@@ -8,13 +8,12 @@ use parking_lot::Mutex;
 
 use crate::engine::client::KnownClient;
 use crate::engine::types::{LogTime, Uuid};
-#[cfg(feature = "planted")]
-use crate::planted::{self, Bug};
 
-/// Clients that are remembered at the same time: a client that pings under ever new names gets an error, not our memory.
+/// Upper bound of clients with a deadline: a client that pings under ever new ids gets an error instead of filling
+/// memory.
 pub const MAX_CLIENTS: usize = 1 << 20;
 
-/// Until when clients have to be heard from.
+/// The deadlines of all clients.
 #[derive(Debug)]
 pub struct Liveness {
     ttl_ms: u64,
@@ -24,18 +23,18 @@ pub struct Liveness {
 #[derive(Debug, Default)]
 struct Deadlines {
     of: HashMap<Uuid, LogTime>,
-    /// Since when no client can be heard, because the port is closed.
+    /// Since when no client can reach this master because the port is closed.
     paused: Option<LogTime>,
 }
 
 impl Liveness {
-    /// No client was heard from yet. A client may be silent for `ttl_ms`.
+    /// Returns an empty table. A client may be silent for `ttl_ms`.
     #[must_use]
     pub fn new(ttl_ms: u64) -> Self {
         Self { ttl_ms, state: Mutex::default() }
     }
 
-    /// A client was heard from. False if there are too many to remember another one.
+    /// Renews the deadline of a client that was heard from. Returns false if there are too many to add another one.
     pub fn heard(&self, client: Uuid, now: LogTime) -> bool {
         let mut state = self.state.lock();
         if state.of.len() >= MAX_CLIENTS && !state.of.contains_key(&client) {
@@ -45,48 +44,42 @@ impl Liveness {
         true
     }
 
-    /// Makes sure that a client will be missed when it falls silent. False if there are too many to remember another
-    /// one: it would never be.
+    /// Makes sure that a client has a deadline, so that it expires when it falls silent. Returns false if there are too
+    /// many to add another one: it would never expire.
     pub fn admit(&self, client: Uuid, now: LogTime) -> bool {
         let known = self.state.lock().of.contains_key(&client);
         known || self.heard(client, now)
     }
 
-    /// The port opens. Deadlines move by the time in which it was closed, and every known client without one gets one: a
-    /// client that no list misses would keep its segments for ever. Clients of the primary before have to find out first
-    /// that there is another one, and can hang for minutes in a connect to the old one, so each has `inherited_ttl_ms`
-    /// until it is first heard from.
+    /// Resumes the deadlines when the port opens. They move by the time in which it was closed, and every known client
+    /// without one gets one: a client without a deadline would keep its segments for ever. Clients of the previous
+    /// primary first have to find out that there is a new one, and can hang for minutes in a connect to the old one, so
+    /// each has `inherited_ttl_ms` until it is first heard from.
     pub fn resume(&self, known: impl IntoIterator<Item = KnownClient>, now: LogTime, inherited_ttl_ms: u64) {
         let mut state = self.state.lock();
         if let Some(since) = state.paused.take() {
             let closed_ms = now.0.saturating_sub(since.0);
             state.of.values_mut().for_each(|deadline| *deadline = deadline.plus(closed_ms));
         }
-        #[cfg(feature = "planted")]
-        if planted::active(Bug::ForgetJoined) {
-            state.of.clear();
-        }
+        planted!(ForgetJoined => state.of.clear());
         for KnownClient { id, inherited } in known {
-            #[cfg(feature = "planted")]
-            if planted::active(Bug::ForgetJoined) && !inherited {
-                continue;
-            }
+            planted!(ForgetJoined => if !inherited { continue; });
             let ttl_ms = if inherited { inherited_ttl_ms } else { self.ttl_ms };
             state.of.entry(id).or_insert_with(|| now.plus(ttl_ms));
         }
     }
 
-    /// The port closes: from here on no client can be heard, and deadlines stand still.
+    /// Stops the deadlines when the port closes: from here on no client can reach this master.
     pub fn pause(&self, now: LogTime) {
         self.state.lock().paused.get_or_insert(now);
     }
 
-    /// Gives every client so many milliseconds more, because none could be heard for that long.
+    /// Moves every deadline by so many milliseconds, because no client could be heard for that long.
     pub fn postpone(&self, ms: u64) {
         self.state.lock().of.values_mut().for_each(|deadline| *deadline = deadline.plus(ms));
     }
 
-    /// Forgets the clients that were silent for too long, and returns them in order of their id; none while the port is
+    /// Removes the clients whose deadline has passed, and returns them in order of their id; none while the port is
     /// closed.
     pub fn take_silent(&self, now: LogTime) -> Vec<Uuid> {
         let mut state = self.state.lock();
@@ -107,24 +100,25 @@ impl Liveness {
 
     /// Puts a silent client back whose expiry could not be written, unless it was heard from meanwhile.
     pub fn still_silent(&self, client: Uuid) {
+        // A deadline in the past: it is taken again at the next check.
         self.state.lock().of.entry(client).or_insert(LogTime(0));
     }
 
-    /// How many clients were heard from lately, or may still be.
+    /// Returns how many clients have a deadline: heard from lately, or inherited.
     #[must_use]
     pub fn len(&self) -> usize {
         self.state.lock().of.len()
     }
 
-    /// Whether no client was heard from lately.
+    /// Returns whether no client has a deadline.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// How well a loop keeps its time. While it does not, because the process was stopped or the machine is busy, clients
-/// are not heard either, and that is not their fault.
+/// Measures how punctual a loop is. While it is late, because the process was stopped or the machine is busy, this
+/// master does not hear clients either, and that time must not count against them.
 #[derive(Debug)]
 pub struct Pace {
     period_ms: u64,
@@ -132,17 +126,17 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Being late by less than this is nothing unusual.
+    /// Delays below this are normal.
     const TOLERANCE_MS: u64 = 500;
 
-    /// Of a loop with this period.
+    /// Returns the pace of a loop with this period.
     #[must_use]
     pub fn of(period_ms: u64) -> Self {
         Self { period_ms, last: None }
     }
 
-    /// The loop comes round. Returns for how many milliseconds since the last time clients could not be heard: all of
-    /// them if this master does not serve.
+    /// Records a round of the loop. Returns for how many milliseconds since the last round clients could not be heard:
+    /// all of them if this master does not serve.
     pub fn beat(&mut self, now: LogTime, serves: bool) -> u64 {
         let passed = self.last.replace(now).map_or(0, |last| now.0.saturating_sub(last.0));
         let late = passed.saturating_sub(self.period_ms);
@@ -226,7 +220,7 @@ mod tests {
         assert_eq!(look(2_400, true), vec![]);
         // Stopped for a minute.
         assert_eq!(look(63_400, true), vec![]);
-        // Nobody could be heard for ten seconds.
+        // This master does not serve, so no client is heard for ten seconds.
         for second in 1..=10 {
             assert_eq!(look(63_400 + 1_000 * second, false), vec![]);
         }

@@ -1,10 +1,11 @@
 //! Replication: records as bytes, the writer, the follower, the election and the role of a master.
 //!
-//! What decides is a state machine: events in, commands out, time as an argument. A thin driver carries the commands
-//! out, so that the simulator runs this very code.
+//! The deciding part is a state machine: events in, commands out, time as an argument. A thin driver carries the
+//! commands out, so that the simulator runs this very code.
 
 pub mod admission;
 pub mod batch;
+pub mod call_ids;
 pub mod clocks;
 pub mod codec;
 pub mod driver;
@@ -12,7 +13,6 @@ pub mod follower;
 pub mod formats;
 pub mod gate;
 pub mod history;
-pub mod keys;
 pub mod lease;
 pub mod linger;
 pub mod liveness;

@@ -1,38 +1,40 @@
-//! Answers that wait for the log: which of them may leave, which are given up, and which wait on. The decision is pure:
-//! the connections of a master and the simulator both run it. When one may leave, the gate is asked once more in the
-//! moment of sending ([`Gate::may_answer`](super::gate::Gate::may_answer)): a master whose lease has run out is silent.
+//! Answers that wait for the log: which of them may be sent, which are given up, and which wait on. The decision is
+//! pure: the connections of a master and the simulator both run it. Right before an answer is sent, the gate is asked
+//! once more ([`Gate::may_answer`](super::gate::Gate::may_answer)): a master whose lease has run out is silent.
 
 use std::time::Duration;
 
 use super::time::Monotonic;
 use crate::engine::types::SequenceId;
 
-/// What the log says to answers that wait for it.
+/// How long a change waits for space in the queue before it is refused with nothing applied. It is longer than the log
+/// may stand still while this master leads, and shorter than the 30 s after which clients give up a call: they shall
+/// receive the answer that nothing was changed.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The state of the log for answers that wait for it.
 #[derive(Clone, Copy, Debug)]
 pub struct LogState {
-    /// The durable prefix.
     pub durable: SequenceId,
-    /// Set while etcd refuses writes because it is out of space.
+    /// Set while etcd refuses writes, for lack of space for instance.
     pub refusing: Option<Refusing>,
 }
 
-/// The log takes no writes.
+/// How long answers wait while the log refuses writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusing {
-    /// The present time.
     pub now: Monotonic,
-    /// How long answers wait for such a log before they are given up.
+    /// How long answers wait for a log that refuses writes before they are given up.
     pub patience: Duration,
 }
 
-/// What becomes of an answer.
+/// The outcome for one parked answer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fate<'a, T> {
-    /// What it rests on is durable: it may be sent (INV-3).
+    /// The record that it depends on is durable: it may be sent (INV-3).
     Leaves(T),
-    /// It is given up: its records may yet be written, so what became of the call is unknown (R5).
+    /// It is given up: its records may yet be written, so the outcome of the call is unknown (R5).
     Unknown(T),
-    /// It waits on.
     Waits(&'a T),
 }
 
@@ -40,14 +42,14 @@ pub enum Fate<'a, T> {
 #[derive(Debug)]
 pub struct ParkedAnswers<T> {
     entries: Vec<Entry<T>>,
-    /// Whether the log was seen to take no writes since the last answer was parked.
+    /// Whether the log refused writes at the last release: entries may have `refused_since` set.
     refused: bool,
 }
 
 #[derive(Debug)]
 struct Entry<T> {
     depends_on: SequenceId,
-    /// Since when it waits for a log that takes no writes.
+    /// Since when it waits for a log that refuses writes.
     refused_since: Option<Monotonic>,
     answer: T,
 }
@@ -77,20 +79,20 @@ impl<T> ParkedAnswers<T> {
         self.entries.push(Entry { depends_on, refused_since: None, answer });
     }
 
-    /// Whether no answer waits.
+    /// Returns whether no answer waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The record that the first answer to leave waits for.
+    /// Returns the lowest record that an answer waits for.
     #[must_use]
     pub fn lowest(&self) -> Option<SequenceId> {
         self.entries.iter().map(|entry| entry.depends_on).min()
     }
 
-    /// Lets go of those that may leave or are given up; the others keep their order. Tells `each` what becomes of every
-    /// one, in order, unless all of them wait on: then it says false.
+    /// Removes the answers that may be sent or are given up; the others keep their order. Passes the fate of every one
+    /// to `each`, in order. If all of them wait on, calls `each` for none and returns false.
     pub fn release(&mut self, log: LogState, mut each: impl FnMut(Fate<'_, T>)) -> bool {
         self.count_refusal(log.refusing);
         if !self.entries.iter().any(|entry| entry.is_durable(log) || entry.is_given_up(log)) {
@@ -109,12 +111,13 @@ impl<T> ParkedAnswers<T> {
         true
     }
 
-    /// Takes all of them, whatever they wait for.
+    /// Takes all answers, whatever they wait for.
     pub fn drain(&mut self) -> impl Iterator<Item = T> {
         std::mem::take(&mut self.entries).into_iter().map(|entry| entry.answer)
     }
 
-    /// The time of an answer counts from when the log was first seen to refuse writes, and anew when it takes them again.
+    /// Starts the patience of each answer when the log is first seen to refuse writes, and resets it when the log
+    /// accepts them.
     fn count_refusal(&mut self, refusing: Option<Refusing>) {
         match refusing {
             Some(Refusing { now, .. }) => {

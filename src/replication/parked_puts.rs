@@ -1,44 +1,43 @@
-//! Puts that wait for memory. After a takeover the segments of clients that have not rejoined are closed to new objects,
-//! so a put may find no memory although there is plenty: it is parked until segments open, for a short time after the
-//! port opened. A parked put has not begun: it has made no record and holds no queue space, no permit and no guard of
-//! the term. The decisions are pure: the master and the simulator both run them.
+//! Puts that wait for memory. After a takeover the segments of clients that have not rejoined are closed to new
+//! objects, so a put may find no memory although there is plenty: it is parked until segments open, for a short time
+//! after the port opened. A parked put has not begun: it has made no record and holds no queue space, no permit and no
+//! term guard. The decisions are pure: the master and the simulator both run them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::time::Monotonic;
-#[cfg(feature = "planted")]
-use crate::planted::{self, Bug};
 
-/// How many puts are parked at most; more are answered at once, as without parking.
+/// Upper bound of parked puts; further ones are answered at once, as without parking.
 pub const MAX_PARKED: usize = 1024;
 
-/// How many bytes of requests are kept for parked puts at most, all of them together.
+/// Upper bound of the bytes of requests kept for all parked puts together.
 pub const MAX_PARKED_BYTES: usize = 16 << 20;
 
-/// Until when puts are parked, counted from when the port opened: twice the interval in which clients ping. A client hears
-/// with a ping that it has to rejoin, so it does so up to a whole interval and some work of its own later (0.4 to 1.2 s
-/// were measured). Past that a put that finds no memory means memory pressure, and its client has to hear of it.
+/// How long puts are parked, counted from when the port opened: twice the interval in which clients ping. A client
+/// learns from a ping that it has to rejoin, so it does so up to a whole interval and some work of its own later (0.4
+/// to 1.2 s were measured). After that, a put that finds no memory means memory pressure, and its client has to be
+/// told.
 pub const PARKED_FOR: Duration = Duration::from_secs(2);
 
-/// The position of a parked put: lower ones are tried first.
+/// The position of a parked put in the line: lower ones are retried first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PutTicket(u64);
 
-/// How many times segments have opened. A put that was tried before the last time is due.
+/// Counts how many times segments have opened. A put that was last tried at a lower count is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Openings(u64);
 
-/// The parked puts of one opening of the port, in the order of their arrival.
+/// The puts that were parked since the port opened, in the order of their arrival.
 #[derive(Debug)]
 pub struct ParkedPuts<T> {
     until: Monotonic,
     openings: Openings,
-    /// Clients that are telling their segments at present.
+    /// Clients that are reporting their segments at present.
     rejoining: usize,
-    /// No segment of the primary before is closed any more; none closes again in this term.
+    /// No segment of the previous primary is closed any more; none closes again in this term.
     all_open: bool,
-    /// No put is parked from here on.
+    /// No put is parked any more.
     over: bool,
     next: u64,
     slots: BTreeMap<PutTicket, Slot<T>>,
@@ -47,15 +46,15 @@ pub struct ParkedPuts<T> {
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// `None` while it is tried again.
+    /// `None` while it is being retried.
     put: Option<T>,
     bytes: usize,
-    /// The openings before it was last tried.
+    /// The count of openings when it was last tried.
     tried: Openings,
 }
 
 impl<T> ParkedPuts<T> {
-    /// No put is parked yet; the port opened at this moment.
+    /// Returns an empty line for a port that opened at this moment.
     #[must_use]
     pub fn new(port_opened: Monotonic) -> Self {
         Self {
@@ -70,43 +69,44 @@ impl<T> ParkedPuts<T> {
         }
     }
 
-    /// The moment from which on no put waits.
+    /// Returns the time after which no put waits.
     #[must_use]
     pub fn until(&self) -> Monotonic {
         self.until
     }
 
-    /// How many puts are parked, those that are being tried again included.
+    /// Returns how many puts are parked, those that are being retried included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether no put is parked.
+    /// Returns whether no put is parked.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Asked before a put is tried for the first time, so that segments that open meanwhile are not missed.
+    /// Returns the count of openings. Read it before a put is tried for the first time, so that segments that open
+    /// meanwhile are not missed.
     #[must_use]
     pub fn openings(&self) -> Openings {
         self.openings
     }
 
-    /// A client is about to tell its segments.
+    /// Records that a client begins to report its segments.
     pub fn rejoining(&mut self) {
         self.rejoining += 1;
     }
 
-    /// It has: every parked put is due.
+    /// Records that a client has reported its segments: every parked put is due.
     pub fn rejoined(&mut self) {
         self.rejoining = self.rejoining.saturating_sub(1);
         self.openings.0 += 1;
     }
 
-    /// Parks a put that found no memory when it was tried for the first time, or says `None`: then it is answered so.
-    /// `are_closed` says whether segments of the primary before are closed to new objects.
+    /// Parks a put that found no memory when it was tried for the first time. With `None` it is not parked and has to
+    /// be answered. `are_closed` returns whether segments of the previous primary are closed to new objects.
     pub fn park(
         &mut self,
         now: Monotonic,
@@ -126,7 +126,7 @@ impl<T> ParkedPuts<T> {
         Some(ticket)
     }
 
-    /// Whether a put that found no memory waits for another try.
+    /// Returns whether a put that found no memory waits for a retry.
     fn waits(&mut self, now: Monotonic, tried: Openings, are_closed: impl FnOnce() -> bool) -> bool {
         if self.over || self.is_late(now) {
             return false;
@@ -140,15 +140,12 @@ impl<T> ParkedPuts<T> {
     }
 
     fn is_late(&self, now: Monotonic) -> bool {
-        #[cfg(feature = "planted")]
-        if planted::active(Bug::ParkForever) {
-            return false;
-        }
+        planted!(ParkForever => return false);
         now >= self.until
     }
 
-    /// The first put that is to be tried again: segments have opened since it was tried, or its time is over. It keeps its
-    /// position until [`Self::put_back`] or [`Self::leave`].
+    /// Takes the first put that is to be retried: segments have opened since it was tried, or its time is over. It
+    /// keeps its position until [`Self::put_back`] or [`Self::leave`].
     pub fn next_due(&mut self, now: Monotonic) -> Option<(PutTicket, T)> {
         let (late, openings) = (self.is_late(now), self.openings);
         let (ticket, slot) =
@@ -157,7 +154,8 @@ impl<T> ParkedPuts<T> {
         Some((*ticket, slot.put.take()?))
     }
 
-    /// A put found no memory again. It goes on waiting in its position, or is given back to be answered so.
+    /// Returns a put that found no memory again to its position. If it may not wait longer, it leaves the line, and is
+    /// given back to be answered.
     pub fn put_back(
         &mut self,
         ticket: PutTicket,
@@ -176,20 +174,20 @@ impl<T> ParkedPuts<T> {
         }
     }
 
-    /// A put is parked no longer: it has its answer, or its connection is closed.
+    /// Removes a put: it has its answer, or its connection is closed.
     pub fn leave(&mut self, ticket: PutTicket) -> Option<T> {
         let slot = self.slots.remove(&ticket)?;
         self.bytes -= slot.bytes;
         slot.put
     }
 
-    /// Whether the time of parking is over and the last put has left. From then on none is parked.
+    /// Returns whether the time of parking is over and the last put has left. From then on none is parked.
     pub fn is_over(&mut self, now: Monotonic) -> bool {
         self.over = self.over || self.is_empty() && (self.all_open || self.is_late(now));
         self.over
     }
 
-    /// This master stops serving: no put is parked from here on, and all that are leave.
+    /// Stops parking because this master stops serving. Returns all parked puts.
     pub fn close(&mut self) -> impl Iterator<Item = T> {
         self.over = true;
         self.bytes = 0;
@@ -216,7 +214,8 @@ mod tests {
         puts
     }
 
-    /// Tries all that are due, none of which finds memory; says which were tried, and which were given back.
+    /// Retries all puts that are due, none of which finds memory. Returns those that were retried, and those that were
+    /// given back.
     fn round(puts: &mut ParkedPuts<char>, now: Monotonic, closed: bool) -> (String, String) {
         let (mut tried, mut answered) = (String::new(), String::new());
         while let Some((ticket, put)) = puts.next_due(now) {

@@ -15,8 +15,6 @@ use crate::engine::format::Format;
 use crate::engine::record::Record;
 use crate::engine::state::Log;
 use crate::engine::types::{LogTime, SequenceId};
-#[cfg(feature = "planted")]
-use crate::planted::{self, Bug};
 
 /// Records that wait to be written.
 #[derive(Debug)]
@@ -31,21 +29,19 @@ pub struct Queue {
 #[derive(Debug, Default)]
 struct Chunks {
     waiting: VecDeque<Chunk>,
-    /// Buffer of a batch that was written, to be used again.
+    /// Buffer of a batch that was written, for reuse.
     spare: Option<Body>,
 }
 
 /// The records of one batch.
 #[derive(Debug)]
 pub struct Chunk {
-    /// The first record.
     pub first: SequenceId,
-    /// The records as bytes.
     pub body: Body,
 }
 
 impl Chunk {
-    /// The last record.
+    /// Returns the id of the last record.
     #[must_use]
     pub fn last(&self) -> SequenceId {
         SequenceId(self.first.0 + u64::from(self.body.records()) - 1)
@@ -53,7 +49,7 @@ impl Chunk {
 }
 
 impl Queue {
-    /// A queue for so many bytes.
+    /// Creates a queue with a capacity of `limit` bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
@@ -64,65 +60,62 @@ impl Queue {
         }
     }
 
-    /// Space for records of at most so many bytes, if there is any and no other caller waits for it. A call that needs
-    /// more than all of it gets it when the queue is empty.
+    /// Acquires space for records of at most `bytes`, if there is any and no other caller waits for it. A call that
+    /// needs more than the capacity gets it when the queue is empty.
     pub fn try_acquire(&self, bytes: usize) -> Option<Permit<'_>> {
-        #[cfg(feature = "planted")]
-        if planted::active(Bug::DropWhenFull) {
-            return Some(self.space.acquire_anyway(bytes));
-        }
+        planted!(DropWhenFull => return Some(self.space.acquire_anyway(bytes)));
         self.space.try_acquire(bytes)
     }
 
-    /// Waits in line for space. The ticket is granted when its turn has come.
+    /// Joins the line of callers that wait for space. Returns a ticket that is granted in its turn.
     #[must_use]
     pub fn wait(&self, bytes: usize) -> Ticket {
         self.space.wait(bytes)
     }
 
-    /// The permit of a ticket whose turn has come, else the ticket.
+    /// Returns the permit of a ticket that is granted, else the ticket.
     pub fn redeem(&self, ticket: Ticket) -> Result<Permit<'_>, Ticket> {
         ticket.redeem(&self.space)
     }
 
-    /// The same space, for work that goes on elsewhere.
+    /// Turns a permit into one that can be moved to another task.
     #[must_use]
     pub fn keep(&self, permit: Permit<'_>) -> OwnedPermit {
         permit.into_owned(&self.space)
     }
 
-    /// Bytes that are reserved, queued or being written.
+    /// Returns the bytes that are reserved, queued or being written.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.space.taken()
     }
 
-    /// The oldest records that wait, as one batch.
+    /// Takes the oldest records, as one batch.
     #[must_use]
     pub fn take(&self) -> Option<Chunk> {
         self.chunks.lock().waiting.pop_front()
     }
 
-    /// A bug on purpose: records of another state are written before all others.
+    /// Planted bug: puts records of another state before all others.
     #[cfg(feature = "planted")]
     pub(super) fn put_back(&self, chunk: Chunk) {
         self.space.add(chunk.body.len());
         self.chunks.lock().waiting.push_front(chunk);
     }
 
-    /// Whether there is more than one batch holds.
+    /// Returns whether more than one batch is queued, so that the first one cannot grow.
     #[must_use]
     pub fn has_full_batch(&self) -> bool {
         self.chunks.lock().waiting.len() > 1
     }
 
-    /// How many records after this one were appended.
+    /// Returns how many records were appended after this one.
     #[must_use]
     pub fn records_after(&self, id: SequenceId) -> u64 {
         self.last.load(Ordering::Acquire).saturating_sub(id.0)
     }
 
-    /// What was taken is durable, or will never be.
+    /// Releases the space of a batch that is durable, or never will be, and keeps its buffer for reuse.
     pub fn done(&self, chunk: Chunk) {
         let Chunk { mut body, .. } = chunk;
         self.space.release(body.len());
@@ -130,19 +123,19 @@ impl Queue {
         self.chunks.lock().spare = Some(body);
     }
 
-    /// Throws everything away. Only for state that is thrown away, too.
+    /// Discards all records. Only for a state that is discarded, too.
     pub fn clear(&self) {
         let chunks = std::mem::take(&mut self.chunks.lock().waiting);
         self.space.release(chunks.iter().map(|chunk| chunk.body.len()).sum());
     }
 
-    /// Whether nothing waits to be taken.
+    /// Returns whether no record waits to be taken.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.chunks.lock().waiting.is_empty()
     }
 
-    /// Waits until records were appended since the last time.
+    /// Waits until records have been appended since the last call.
     pub async fn appended(&self) {
         self.wake.notified().await;
     }
@@ -150,13 +143,10 @@ impl Queue {
 
 impl Log for Arc<Queue> {
     fn append(&self, format: Format, id: SequenceId, at: LogTime, record: &Record<'_>) {
-        #[cfg(feature = "planted")]
-        if planted::active(Bug::DropWhenFull) && self.bytes() > self.space.limit() {
-            return;
-        }
+        planted!(DropWhenFull => if self.bytes() > self.space.limit() { return; });
         let mut chunks = self.chunks.lock();
         let before = chunks.waiting.back().map_or(0, |chunk| chunk.body.len());
-        // A batch is in one format.
+        // All records of a batch have the same format.
         let fits = chunks
             .waiting
             .back_mut()
@@ -164,7 +154,8 @@ impl Log for Arc<Queue> {
         if !fits {
             let mut chunk = Chunk { first: id, body: chunks.spare.take().unwrap_or_default() };
             chunk.body.reuse(format);
-            // The first record of a batch always fits: calls whose record would not are refused before (R2).
+            // The first record of a batch always fits: a call whose record would not is refused before it is applied
+            // (R2).
             let first_fits = chunk.body.try_push(at, record);
             debug_assert!(first_fits, "a record that is larger than a batch");
             chunks.waiting.push_back(chunk);

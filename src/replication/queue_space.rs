@@ -26,7 +26,8 @@ struct Waiter {
     woken: Notify,
 }
 
-/// Space for the records of one call or chunk. Given back when the records are queued, which take their own bytes.
+/// Space for the records of one call or chunk. Released on drop, when the records are queued and count by their own
+/// bytes.
 #[derive(Debug)]
 pub struct Permit<'s> {
     space: &'s QueueSpace,
@@ -40,16 +41,17 @@ impl Drop for Permit<'_> {
 }
 
 impl Permit<'_> {
-    /// The same space, for work that goes on elsewhere.
+    /// Turns this permit into one that can be moved to another task.
     pub(super) fn into_owned(self, space: &Arc<QueueSpace>) -> OwnedPermit {
         debug_assert!(std::ptr::eq(self.space, &raw const **space), "a permit of another queue");
         let bytes = self.bytes;
+        // The space is not released: the owned permit takes it over.
         std::mem::forget(self);
         OwnedPermit { space: Arc::clone(space), bytes }
     }
 }
 
-/// Space for the records of work that goes on elsewhere.
+/// A permit that owns its share of the queue, for work on another task.
 #[derive(Debug)]
 pub struct OwnedPermit {
     space: Arc<QueueSpace>,
@@ -62,7 +64,7 @@ impl Drop for OwnedPermit {
     }
 }
 
-/// A place in the line of callers that wait for space.
+/// A position in the line of callers that wait for space.
 #[derive(Debug)]
 pub struct Ticket {
     space: Arc<QueueSpace>,
@@ -70,39 +72,39 @@ pub struct Ticket {
 }
 
 impl QueueSpace {
-    /// Space for so many bytes.
+    /// Creates space of `limit` bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self { limit, taken: AtomicUsize::new(0), waiting: AtomicUsize::new(0), line: Mutex::default() }
     }
 
-    /// The most bytes that are given out at a time. A caller that needs more gets them when all others are done.
+    /// Returns the capacity in bytes. A caller that needs more gets it when all other space is free.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Bytes that are reserved, queued or being written.
+    /// Returns the bytes that are reserved, queued or being written.
     #[must_use]
     pub fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Space for so many bytes if there is any and no other caller waits.
+    /// Acquires space for so many bytes if there is any and no other caller waits.
     pub fn try_acquire(&self, bytes: usize) -> Option<Permit<'_>> {
         let free = self.waiting.load(Ordering::SeqCst) == 0 && self.reserve(bytes);
-        // Made only if there is space: dropping a permit gives space back.
+        // Created only if there is space: dropping a permit releases it.
         free.then(|| Permit { space: self, bytes })
     }
 
-    /// Space that is not there, for the planted bug that drops records of a full queue.
+    /// Acquires space that is not there, for the planted bug that drops records of a full queue.
     #[cfg(feature = "planted")]
     pub(super) fn acquire_anyway(&self, bytes: usize) -> Permit<'_> {
         self.add(bytes);
         Permit { space: self, bytes }
     }
 
-    /// Draws a ticket.
+    /// Joins the line and returns a ticket.
     #[must_use]
     pub fn wait(self: &Arc<Self>, bytes: usize) -> Ticket {
         let waiter = Arc::new(Waiter { bytes, granted: AtomicBool::new(false), woken: Notify::new() });
@@ -111,18 +113,18 @@ impl QueueSpace {
             line.push_back(Arc::clone(&waiter));
             self.waiting.fetch_add(1, Ordering::SeqCst);
         }
-        // Space that was released before the line grew was released without a look at it.
+        // Space that was released before this ticket was in line was not offered to it.
         self.grant();
         Ticket { space: Arc::clone(self), waiter }
     }
 
-    /// Records were queued, with a permit or, the node's own, without.
+    /// Counts the bytes of queued records: those of a call, which had a permit, or the node's own, which have none.
     pub(super) fn add(&self, bytes: usize) {
         self.taken.fetch_add(bytes, Ordering::AcqRel);
     }
 
-    /// Gives space back. Sequentially consistent with the line: either this sees a new ticket, or the caller who drew it
-    /// sees the space.
+    /// Releases space. Sequentially consistent with the line: either this sees a new ticket, or the caller who joined
+    /// the line sees the space.
     pub(super) fn release(&self, bytes: usize) {
         self.taken.fetch_sub(bytes, Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
@@ -130,6 +132,7 @@ impl QueueSpace {
         }
     }
 
+    // An empty queue accepts even more than its capacity, else a large request would wait for ever.
     fn reserve(&self, bytes: usize) -> bool {
         let fits = |taken: usize| {
             (taken == 0 || taken.saturating_add(bytes) <= self.limit).then_some(taken.saturating_add(bytes))
@@ -137,7 +140,7 @@ impl QueueSpace {
         self.taken.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_ok()
     }
 
-    /// Gives what is free to the first in line, and to the next ones as far as it goes.
+    /// Grants free space to the first ticket in line, and to the next ones as far as it goes.
     fn grant(&self) {
         let mut line = self.line.lock();
         while line.front().is_some_and(|first| self.reserve(first.bytes)) {
@@ -150,23 +153,24 @@ impl QueueSpace {
 }
 
 impl Ticket {
-    /// Whether its space is reserved.
+    /// Returns whether the space of this ticket is reserved.
     #[must_use]
     pub fn is_granted(&self) -> bool {
         self.waiter.granted.load(Ordering::Acquire)
     }
 
-    /// Trades a ticket whose space is reserved for the permit; the ticket back if it is not its turn.
+    /// Exchanges a granted ticket for its permit; returns the ticket if it is not granted yet.
     pub fn redeem(self, space: &QueueSpace) -> Result<Permit<'_>, Self> {
         debug_assert!(std::ptr::eq(space, &raw const *self.space), "a ticket of another queue");
+        // Cleared, so that dropping the ticket does not release the space that the permit now has.
         if !self.waiter.granted.swap(false, Ordering::AcqRel) {
             return Err(self);
         }
         Ok(Permit { space, bytes: self.waiter.bytes })
     }
 
-    /// Resolves when the space is reserved. It does not hold the ticket, which can be given up meanwhile; then it never
-    /// resolves.
+    /// Resolves when the space is reserved. The future does not keep the ticket in line; if the ticket is dropped
+    /// before it was granted, the future never resolves.
     pub fn granted(&self) -> impl Future<Output = ()> + Send + 'static {
         let waiter = Arc::clone(&self.waiter);
         async move {
@@ -189,7 +193,7 @@ impl Drop for Ticket {
             place.is_some()
         };
         if left {
-            // The next ones may fit where this one did not.
+            // Smaller requests behind this one may fit.
             self.space.grant();
         } else if self.waiter.granted.load(Ordering::Acquire) {
             self.space.release(self.waiter.bytes);
@@ -210,7 +214,7 @@ mod tests {
         let space = space();
         let first = space.try_acquire(60).unwrap();
         assert!(space.try_acquire(60).is_none());
-        // More than all of it: served when every other byte is written.
+        // More than the capacity: granted when all other space is free.
         let large = space.wait(400);
         let small = space.wait(10);
         assert!(space.try_acquire(10).is_none(), "it came later");
@@ -274,7 +278,7 @@ mod tests {
                         let bytes = 1 + (thread * 31 + round * 17) % 150;
                         let Some(permit) = space.try_acquire(bytes) else {
                             let mut ticket = space.wait(bytes);
-                            // Each ticket has its turn, or this never ends.
+                            // Every ticket is granted at some time, or this loop never ends.
                             loop {
                                 match ticket.redeem(space) {
                                     Ok(permit) => break drop(permit),

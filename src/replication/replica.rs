@@ -1,5 +1,5 @@
 //! One incarnation of the state: the metadata, the queue of its records, and the gate in front of its answers. A
-//! deposed primary that cannot vouch for its state throws the three away together, so that whoever still holds the old
+//! deposed primary that cannot vouch for its state discards the three together, so that a task that still holds the old
 //! ones can do no harm.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::term_guard::TermGuards;
 use crate::engine::Engine;
 use crate::engine::rules::Rules;
 
-/// One incarnation of the state.
+/// One incarnation of the state; discarded as a whole.
 #[derive(Debug)]
 pub struct Replica {
     /// The metadata.
@@ -19,12 +19,12 @@ pub struct Replica {
     pub queue: Arc<Queue>,
     /// What every answer passes.
     pub gate: Gate,
-    /// Guards of those who serve clients from this state.
+    /// Guards of the tasks that serve clients from this state.
     pub guards: TermGuards,
 }
 
 impl Replica {
-    /// An empty one, whose queue takes so many bytes.
+    /// Creates an empty state whose queue has a capacity of `queue_bytes`.
     #[must_use]
     pub fn new(rules: Rules, queue_bytes: usize) -> Arc<Self> {
         let queue = Arc::new(Queue::new(queue_bytes));
@@ -32,7 +32,7 @@ impl Replica {
         Arc::new(Self { engine, queue, gate: Gate::default(), guards: TermGuards::default() })
     }
 
-    /// Whether every record that was applied is known to be durable.
+    /// Returns whether every record that was applied is known to be durable.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.engine.applied() == self.gate.durable()

@@ -1,6 +1,5 @@
-//! Guards of a term: every reader that is promised something and every change of a
-//! master's state holds one. A master that stops serving closes them, which also cancels long work, and waits until the
-//! last one is gone.
+//! Term guards: every reader that is promised something and every change of a master's state holds one. A master that
+//! stops serving closes them, which also cancels long work, and waits until the last one is dropped.
 //!
 //! The count is absolute. It is never compared with what it was at some earlier time, and it spans all openings of the
 //! port on one state: work that outlived one closing is still counted at the next.
@@ -12,10 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-#[cfg(feature = "planted")]
-use crate::planted::{self, Bug};
-
-/// Gives out the guards of one state, and counts them.
+/// Issues the guards of one state, and counts them.
 #[derive(Clone, Debug, Default)]
 pub struct TermGuards {
     shared: Arc<Shared>,
@@ -30,22 +26,19 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     held: usize,
-    /// Set when the present opening ends; `None` while the guards are closed.
+    /// Becomes true when the present opening ends; `None` while the guards are closed.
     cancel: Option<Arc<AtomicBool>>,
 }
 
 impl State {
     fn is_drained(&self) -> bool {
-        #[cfg(feature = "planted")]
-        if planted::active(Bug::QuietLie) {
-            return self.cancel.is_none();
-        }
+        planted!(QuietLie => return self.cancel.is_none());
         self.cancel.is_none() && self.held == 0
     }
 }
 
 impl TermGuards {
-    /// Guards that can be taken at once.
+    /// Returns guards that are open.
     #[must_use]
     pub fn opened() -> Self {
         let guards = Self::default();
@@ -64,11 +57,11 @@ impl TermGuards {
         if let Some(cancel) = cancel {
             cancel.store(true, Ordering::Release);
         }
-        // With no guard held, no drop will tell those who wait.
+        // If no guard is held, no drop will wake the waiting tasks.
         self.shared.drained.notify_waiters();
     }
 
-    /// A guard, unless they are closed.
+    /// Returns a guard, or `None` if they are closed.
     #[must_use]
     pub fn guard(&self) -> Option<TermGuard> {
         let mut state = self.shared.state.lock();
@@ -78,19 +71,19 @@ impl TermGuards {
         Some(TermGuard { shared: Arc::clone(&self.shared), cancelled })
     }
 
-    /// Whether the guards are closed and none is held: the state is read and changed by its node alone.
+    /// Returns whether the guards are closed and none is held: then only the node reads and changes the state.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.shared.state.lock().is_drained()
     }
 
-    /// Waits until [`Self::is_drained`], but no longer than `patience`; says whether it is.
+    /// Waits until [`Self::is_drained`], but no longer than `patience`. Returns whether it is.
     pub async fn drained(&self, patience: Duration) -> bool {
         let wait = async {
             loop {
                 let gone = self.shared.drained.notified();
                 tokio::pin!(gone);
-                // Registered before the look, so that a drop in between is not missed.
+                // Registered before the check, so that a drop in between is not missed.
                 gone.as_mut().enable();
                 if self.is_drained() {
                     return;
@@ -102,7 +95,7 @@ impl TermGuards {
     }
 }
 
-/// The right to read and change the state of a term. Held for as long as that goes on.
+/// The right to read and change the state of a term. Held for as long as that takes.
 #[derive(Debug)]
 pub struct TermGuard {
     shared: Arc<Shared>,
@@ -110,7 +103,7 @@ pub struct TermGuard {
 }
 
 impl TermGuard {
-    /// Whether long work has to stop: the answer will never be sent. Asked between chunks.
+    /// Returns whether long work has to stop, because its answer will never be sent. Checked between chunks.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Acquire)

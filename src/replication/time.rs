@@ -1,23 +1,23 @@
 //! Time as one process sees it.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::clocks::{Clocks, MACHINE, Reading};
 use crate::engine::types::LogTime;
 
-/// A moment on a clock that never goes back and that no other process shares, in microseconds. Time in which the machine
-/// was suspended counts: others did not stand still meanwhile.
+/// A moment on a clock that never goes back and that no other process shares, in microseconds. Time in which the
+/// machine was suspended counts: other machines did not stand still meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Monotonic(pub u64);
 
 impl Monotonic {
-    /// This moment and a while.
+    /// Returns the moment that is this much later.
     #[must_use]
     pub fn plus(self, while_: Duration) -> Self {
         Self(self.0.saturating_add(micros(while_)))
     }
 
-    /// How long ago an earlier moment was; zero if it was later.
+    /// Returns how long ago an earlier moment was; zero if it was later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
@@ -36,34 +36,34 @@ pub struct MonotonicClock {
 }
 
 impl MonotonicClock {
-    /// Starts it.
+    /// Starts a clock at the present time.
     #[must_use]
     pub fn start() -> Self {
         Self::on(&MACHINE)
     }
 
-    /// Starts it on other clocks than those of this machine.
+    /// Starts a clock on other clocks than those of this machine.
     #[must_use]
     pub fn on(clocks: &'static dyn Clocks) -> Self {
         Self { clocks, start: clocks.boottime() }
     }
 
-    /// What it says now.
+    /// Returns the time since the start, and at least 1.
     #[must_use]
     pub fn now(&self) -> Monotonic {
-        // Zero stands for "never" in some places.
+        // Zero means "never" in some places.
         Monotonic(micros(self.clocks.boottime().saturating_sub(self.start)).saturating_add(1))
     }
 
-    /// What all clocks of the machine say, for a [`super::clocks::ClockWatch`].
+    /// Reads all clocks of the machine, for a [`super::clocks::ClockWatch`].
     #[must_use]
     pub fn read(&self) -> Reading {
         self.clocks.read()
     }
 }
 
-/// Log time as a primary continues it: from the timestamp of the last record, by its own monotonic clock. What the
-/// wall clock says, and when somebody sets it, changes nothing.
+/// Log time as a primary continues it: from the timestamp of the last record, by its own monotonic clock. The wall
+/// clock, and any change of it, has no effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogClock {
     from: LogTime,
@@ -71,16 +71,46 @@ pub struct LogClock {
 }
 
 impl LogClock {
-    /// Goes on from `from`, which is now.
+    /// Creates a clock that shows `from` at `now`.
     #[must_use]
     pub fn new(from: LogTime, now: Monotonic) -> Self {
         Self { from, since: now }
     }
 
-    /// Log time at a moment.
+    /// Returns the log time at a moment.
     #[must_use]
     pub fn at(&self, now: Monotonic) -> LogTime {
         self.from.plus(now.0.saturating_sub(self.since.0) / 1000)
+    }
+}
+
+/// The log time of this process: a [`LogClock`] that reads the monotonic clock itself.
+#[derive(Clone, Copy, Debug)]
+pub struct RunningClock {
+    monotonic: MonotonicClock,
+    log: LogClock,
+}
+
+impl RunningClock {
+    /// Starts from the wall clock. Setting the wall clock later has no effect.
+    #[must_use]
+    pub fn start() -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let from = LogTime(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX));
+        let monotonic = MonotonicClock::start();
+        Self::new(LogClock::new(from, monotonic.now()), monotonic)
+    }
+
+    /// Continues this log time by this monotonic clock.
+    #[must_use]
+    pub fn new(log: LogClock, monotonic: MonotonicClock) -> Self {
+        Self { monotonic, log }
+    }
+
+    /// Returns the current log time.
+    #[must_use]
+    pub fn now(&self) -> LogTime {
+        self.log.at(self.monotonic.now())
     }
 }
 
@@ -105,7 +135,7 @@ mod tests {
     }
 
     impl Moved {
-        /// The machine is suspended: what counts since boot without suspension stands still.
+        /// Suspends the machine: the clock that does not count suspension stands still.
         fn suspend(&self, time: Duration) {
             let mut now = self.0.lock();
             now.boottime += time;

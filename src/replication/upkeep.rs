@@ -1,5 +1,5 @@
-//! Upkeep: what a primary does by itself as time passes. Which chore is due when, and how each is carried out chunk by
-//! chunk, in code that the master and the simulator run. Each chore makes the engine commit records; none edits state.
+//! Upkeep: the periodic work of a primary. Decides which chore is due when, and carries each one out chunk by chunk, in
+//! code that the master and the simulator both run. Each chore makes the engine commit records; none edits state.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -9,32 +9,32 @@ use crate::engine::Engine;
 use crate::engine::rules::Expired;
 use crate::engine::types::{LogTime, Uuid};
 
-/// How often memory is looked at: a client that found none waits no longer than this for the next eviction.
+/// Interval of checking for memory pressure: a client that found no memory waits no longer than this for the next
+/// eviction.
 pub const EVICTION_INTERVAL_MS: u64 = 10;
 
-/// How often reservations, drained segments and tasks are looked at.
+/// Interval of checking reservations, draining segments and tasks.
 const LOOK_INTERVAL_MS: u64 = 100;
 
-/// How often silent clients are looked for.
+/// Interval of checking for silent clients.
 const EXPIRY_INTERVAL_MS: u64 = 1_000;
 
-/// Something that is due.
+/// A piece of work that is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chore {
-    /// Make room in memory.
+    /// Evict objects, because memory is short.
     Evict,
-    /// Release reservations, unmount drained segments, give up tasks.
+    /// Release reservations, unmount drained segments, fail tasks that took too long.
     LookAfter,
-    /// Drop what lies in unmounted segments.
+    /// Remove objects in unmounted segments.
     Sweep {
-        /// The number of unmounts that it will have seen to.
+        /// The count of unmounts that this sweep covers.
         unmounts: u64,
     },
-    /// Write promises to readers down.
+    /// Write live leases to the log.
     SyncLeases,
-    /// Evict what leases of earlier terms no longer hold.
+    /// Evict objects whose leases of earlier terms have ended.
     EvictExpired,
-    /// Expire these clients.
     Expire(Vec<Uuid>),
 }
 
@@ -53,29 +53,28 @@ impl Chore {
     const KINDS: usize = 6;
 }
 
-/// What a chore has done.
+/// The result of a chore.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Objects that were evicted.
     pub evicted: u64,
-    /// Reservations whose time had passed.
+    /// Reservations whose time was over.
     pub released: usize,
     /// Segments whose grace period was over.
     pub unmounted: usize,
     /// Tasks that took too long.
     pub tasks_failed: usize,
-    /// Objects in unmounted segments.
+    /// Objects in unmounted segments that were removed.
     pub swept: usize,
-    /// Clients that expired with segments, which are gone with them.
+    /// Clients that expired with segments, which are unmounted with them.
     pub expired: Vec<Uuid>,
-    /// Clients that expired without any: they had unmounted all, as a client does that is closed.
+    /// Clients that expired without segments: they had unmounted all, as a client does that is shut down.
     pub closed: Vec<Uuid>,
-    /// Whether it was stopped before its end: it is due again.
+    /// Whether it was stopped before its end, so that it is due again.
     pub stopped: bool,
 }
 
-/// Says what is due. Chores of different kinds may run at the same time, so that a long one holds up no other; of one
-/// kind there is one at a time.
+/// Decides which chores are due. Chores of different kinds may run at the same time, so that a long one holds up no
+/// other; of one kind there is one at a time.
 #[derive(Debug)]
 pub struct Timetable {
     lease_sync_ms: u64,
@@ -83,13 +82,14 @@ pub struct Timetable {
     next_sync: LogTime,
     next_expiry: LogTime,
     pace: Pace,
-    /// Unmounts that were seen to. What the primary before did not get round to is swept at first.
+    /// The count of unmounts that were swept. `None` at first: segments that were unmounted under the previous primary
+    /// may not be swept yet.
     swept: Option<u64>,
     running: [bool; Chore::KINDS],
 }
 
 impl Timetable {
-    /// For a primary that writes promises to readers down so often.
+    /// Creates the timetable of a primary that writes live leases to the log at this interval.
     #[must_use]
     pub fn new(lease_sync_ms: u64) -> Self {
         Self {
@@ -103,12 +103,12 @@ impl Timetable {
         }
     }
 
-    /// The chores to begin now, none while this master may not answer. Each is followed by [`Self::finished`]. While this
-    /// master may not answer, clients cannot be heard either, and their deadlines stand still.
+    /// Returns the chores to begin now; none while this master may not answer. Call [`Self::finished`] after each.
+    /// While this master may not answer, it cannot hear clients either, and their deadlines stand still.
     pub fn due(&mut self, now: LogTime, engine: &Engine, liveness: &Liveness, serves: bool) -> Vec<Chore> {
         let mut due = Vec::new();
         if !serves {
-            // No record is made by a primary that may not answer, but the time counts.
+            // A primary that may not answer makes no records, but the time counts.
             if now >= self.next_expiry {
                 self.next_expiry = now.plus(EXPIRY_INTERVAL_MS);
                 liveness.postpone(self.pace.beat(now, false));
@@ -116,7 +116,8 @@ impl Timetable {
             return due;
         }
         if is_memory_short(engine) {
-            // While most objects are held (R6) there is little to evict, and only for a write that found no memory.
+            // During the hold (R6) little can be evicted, so it is tried only for a write that found no memory, and
+            // less often.
             let starved = engine.counts.starved.load(Ordering::Relaxed);
             if engine.hold_until() <= now || (starved && now >= self.next_look) {
                 self.begin(Chore::Evict, &mut due);
@@ -157,7 +158,7 @@ impl Timetable {
         }
     }
 
-    /// A chore has ended.
+    /// Records that a chore has ended.
     pub fn finished(&mut self, chore: &Chore, done: &Done) {
         self.running[chore.kind()] = false;
         if let Chore::Sweep { unmounts } = chore
@@ -168,24 +169,24 @@ impl Timetable {
     }
 }
 
-/// Whether there is something to evict for.
+/// Returns whether memory is short: a write found none, or the high watermark is exceeded.
 fn is_memory_short(engine: &Engine) -> bool {
     engine.counts.starved.load(Ordering::Relaxed) || engine.used_ratio() > engine.rules.high_watermark
 }
 
-/// Names the entries of the metadata server that tell about a segment of this name.
+/// Returns the keys of the metadata server's entries about a segment with this name.
 pub type EntriesOf = fn(&[u8]) -> Vec<Vec<u8>>;
 
-/// How chores are carried out.
+/// Carries out the chores that are due.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Chores {
-    /// The entries of the metadata server that go with a segment of an expired client; `None` if they stay.
+    /// Returns the entries of the metadata server to delete with a segment of an expired client; `None` if they stay.
     pub metadata_of: Option<EntriesOf>,
 }
 
 impl Chores {
-    /// Carries a chore out. Asks before each chunk whether to go on: there may be no space in the log, or this master may
-    /// no longer lead. Silent clients whose expiry was not written stay silent.
+    /// Carries a chore out. Calls `go_on` before each chunk: there may be no space in the log, or this master may no
+    /// longer lead. Silent clients whose expiry was not written stay silent.
     pub fn perform(
         &self,
         chore: &Chore,
@@ -227,7 +228,7 @@ impl Chores {
         }
         done.stopped = stopped;
         if stopped && *chore == Chore::Evict {
-            // Eviction forgets at its beginning that a write found no memory.
+            // Eviction clears this flag when it begins. It was stopped before its end, so it has to run again.
             engine.counts.starved.store(true, Ordering::Relaxed);
         }
         done
@@ -239,7 +240,7 @@ impl Chores {
                 engine.segments().into_iter().partition(|segment| segment.client == client);
             let own: BTreeSet<&[u8]> = own.iter().map(|segment| &*segment.name).collect();
             let others: BTreeSet<&[u8]> = others.iter().map(|segment| &*segment.name).collect();
-            // A client that was started again under the same name has told about itself there.
+            // A client that was restarted under the same name has its own entries there.
             for name in own.difference(&others) {
                 for key in entries_of(name) {
                     if !go_on() {

@@ -3,26 +3,23 @@
 
 use bytes::Bytes;
 
-use super::batch::{self, Checksum, Latest, LogId};
+use super::batch;
 use super::formats;
-use super::keys::Keys;
 use super::queue::{Chunk, Queue};
+use crate::cluster::keys::Keys;
+use crate::cluster::log_end::{Checksum, Latest, LogId};
 use crate::coordination::types::{Compare, Failure, Get, KeyRange, LeaseId, Op, OpResult, Response, Txn};
 use crate::engine::format::Format;
 use crate::engine::types::{SequenceId, Term};
-#[cfg(feature = "planted")]
-use crate::planted::{self, Bug};
 
 /// The end of the log as its writer knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// The log.
     pub log: LogId,
-    /// The last record.
     pub last: SequenceId,
-    /// The checksum of the batch that it is in.
+    /// The checksum of the last batch.
     pub checksum: Checksum,
-    /// The value of the key that says so, byte for byte; `None` if there is no log yet.
+    /// The value of the key `latest`, byte for byte; `None` if there is no log yet.
     pub latest: Option<Bytes>,
 }
 
@@ -39,7 +36,8 @@ pub struct Writer {
     broken: bool,
 }
 
-/// Records that do not follow the end of the log: the state that made them is not the one that the log gives.
+/// The error of records that do not follow the end of the log: the state that made them is not the one that the log
+/// gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the log ends at record {end}, but the next record to write is {first}", end = .end.0, first = .first.0)]
 pub struct Discontinuity {
@@ -57,12 +55,12 @@ struct InFlight {
     format: Format,
 }
 
-/// What an answer meant.
+/// The meaning of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Written {
-    /// The batch is durable.
+    /// The batch is durable; this is its last record.
     Durable(SequenceId),
-    /// Nobody knows. The same transaction has to be sent again.
+    /// Whether the batch was written is unknown. The same transaction has to be sent again (R5).
     Unknown,
     /// Another master leads, or none.
     Deposed,
@@ -71,29 +69,30 @@ pub enum Written {
 }
 
 impl Writer {
-    /// A writer for a term, which goes on from the end of a log whose format key says `format`.
+    /// Creates the writer of a term. It continues from the end of a log whose format key says `format`.
     #[must_use]
     pub fn new(keys: Keys, term: Term, end: End, format: Option<Format>) -> Self {
         Self { keys, term, end, format, in_flight: None, broken: false }
     }
 
-    /// The end of the durable log.
+    /// Returns the end of the durable log.
     #[must_use]
     pub fn end(&self) -> &End {
         &self.end
     }
 
-    /// Whether a batch is on its way, or one came that could not be sent: the state that made it cannot be kept.
+    /// Returns whether a batch is in flight, or one came that could not be sent: the state that made it cannot be kept.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.in_flight.is_some() || self.broken
     }
 
-    /// The next transaction to send, if records wait and none is on its way.
+    /// Returns the next transaction to send, if records wait and none is in flight.
     ///
     /// # Errors
     ///
-    /// If what waits does not follow the end of the log: sending it would overwrite batches or leave a gap (INV-1).
+    /// If the waiting records do not follow the end of the log: sending them would overwrite batches or leave a gap
+    /// (INV-1).
     pub fn next(&mut self, queue: &Queue) -> Result<Option<Txn>, Discontinuity> {
         if self.is_busy() {
             return Ok(None);
@@ -101,8 +100,7 @@ impl Writer {
         let Some(chunk) = queue.take() else { return Ok(None) };
         let gap = Discontinuity { end: self.end.last, first: chunk.first };
         let follows = gap.first.0 == gap.end.0 + 1;
-        #[cfg(feature = "planted")]
-        let follows = follows || planted::active(Bug::UnknownIsFailed);
+        let follows = follows || planted!(UnknownIsFailed);
         if !follows {
             self.broken = true;
             queue.done(chunk);
@@ -137,12 +135,11 @@ impl Writer {
         }
         let get = |key| Op::Get(Get::all(KeyRange::key(key)));
         let mine = Compare::CreateRevision { key: self.keys.election(), equals: self.term.0 };
-        // No batch is ever overwritten (INV-1). After an attempt whose success was not heard of this fails, too, and
-        // `latest` in the failure branch tells that it was this very batch (R5).
+        // No batch is ever overwritten (INV-1). After an attempt that succeeded without an answer this compare fails,
+        // too, and `latest` in the failure branch shows that it was this very batch (R5).
         let absent = Compare::CreateRevision { key: self.keys.batch(self.end.log, chunk.first), equals: 0 };
         let compare = vec![mine, unchanged, absent];
-        #[cfg(feature = "planted")]
-        let compare = if planted::active(Bug::SkipFence) { compare[1..].to_vec() } else { compare };
+        let compare = if planted!(SkipFence) { compare[1..].to_vec() } else { compare };
         let txn = Txn { compare, success, failure: vec![get(self.keys.election()), get(self.keys.latest())] };
         let after = End {
             log: self.end.log,
@@ -154,7 +151,7 @@ impl Writer {
         txn
     }
 
-    /// A bug on purpose: what is on its way is made anew, with what has come since.
+    /// Planted bug: packs the batch in flight anew, with the records that have come since.
     #[cfg(feature = "planted")]
     pub fn repack(&mut self, queue: &Queue) -> Option<Txn> {
         let mut chunk = self.in_flight.take()?.chunk;
@@ -164,21 +161,19 @@ impl Writer {
         Some(self.pack(chunk))
     }
 
-    /// The transaction that has to be sent again.
+    /// Returns the transaction in flight, which has to be sent again.
     #[must_use]
     pub fn again(&self) -> Option<Txn> {
         self.in_flight.as_ref().map(|in_flight| in_flight.txn.clone())
     }
 
-    /// Takes the answer to the transaction on its way.
+    /// Handles the answer to the transaction in flight.
     pub fn answered(&mut self, answer: Result<Response, Failure>, queue: &Queue) -> Written {
         let Some(in_flight) = &self.in_flight else { return Written::Unknown };
         match answer {
             Ok(Response::Txn { succeeded: true, .. }) => self.commit(queue),
-            #[cfg(feature = "planted")]
-            Ok(Response::Txn { .. }) if planted::active(Bug::FailedIsCommitted) => self.commit(queue),
-            #[cfg(feature = "planted")]
-            Err(_) if planted::active(Bug::UnknownIsFailed) => {
+            Ok(Response::Txn { .. }) if planted!(FailedIsCommitted) => self.commit(queue),
+            Err(_) if planted!(UnknownIsFailed) => {
                 self.abandon(queue);
                 Written::Unknown
             }
@@ -187,7 +182,8 @@ impl Writer {
                     return Written::Unknown;
                 };
                 let latest = latest.entries.first().map(|entry| &entry.value);
-                // An earlier attempt may have been committed without our hearing of it, whoever leads now.
+                // An earlier attempt may have been committed without its answer reaching this writer, whichever master
+                // leads now.
                 if latest.is_some() && latest == in_flight.after.latest.as_ref() {
                     return self.commit(queue);
                 }
@@ -196,7 +192,7 @@ impl Writer {
                     _ => Written::Deposed,
                 }
             }
-            // Time-outs, lack of space, whatever else: it may have been done (R5).
+            // Timeouts, lack of space and all other failures: the transaction may have been carried out (R5).
             Ok(_) | Err(_) => Written::Unknown,
         }
     }
@@ -209,7 +205,7 @@ impl Writer {
         Written::Durable(self.end.last)
     }
 
-    /// Gives up what is on its way. Only for state that is thrown away, too.
+    /// Gives up the batch in flight. Only for a state that is discarded, too.
     pub fn abandon(&mut self, queue: &Queue) {
         if let Some(in_flight) = self.in_flight.take() {
             queue.done(in_flight.chunk);

@@ -1,36 +1,36 @@
-//! Writing the answer to a batch item by item.
+//! Writes the reply to a batch item by item.
 //!
-//! A batch handler looks at one object after the other, each under its own lock. With [`BatchReply`] it writes every
-//! item straight into the reply while it holds what the item borrows from, and nothing is collected in between. The
-//! width of lengths belongs to the whole message: should an item need a wider one than the items before it, those are
-//! written anew. That is rare, and the handler need not know.
+//! A batch handler visits one object after the other, each under its own lock. With [`BatchReply`] it writes every item
+//! straight into the reply while it holds what the item borrows from, and nothing is collected in between. All lengths
+//! of a message have the same width: if an item needs a wider one than the items before it, those are rewritten. That
+//! is rare, and the handler need not know.
 
 use super::frame;
 use super::functions::Rpc;
 use super::struct_pack::{Decode, DecodeError, Encode, Form, Reader, Width, Wire, Writer, append_head};
 use std::marker::PhantomData;
 
-/// Why a batch has no answer: the handler or the codec is wrong, never the request.
+/// Why the reply to a batch is incomplete: the handler or the codec has a bug; the request is never the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
     /// The handler wrote another number of items than it announced.
     #[error("{pushed} items were written where {announced} were announced")]
     Count {
-        /// As `begin` was told.
+        /// The number that `begin` was given.
         announced: usize,
-        /// As they came.
+        /// The number that was written.
         pushed: usize,
     },
-    /// What was written could not be read again.
+    /// The items before could not be decoded again.
     #[error("cannot widen the answer: {0}")]
     Widen(#[from] DecodeError),
 }
 
-/// No item that takes much room is added to an answer that is longer than this, the longest request: a short key may be
-/// asked for a million times, and each time the answer is where it lies.
+/// A reply longer than this, the longest request, takes no further large items: a request may name a short key a
+/// million times, and each time the reply describes its replicas.
 const FULL: usize = frame::MAX_REQUEST as usize;
 
-/// The answer to a batch function, under way.
+/// The reply to a batch function while it is being written.
 #[derive(Debug)]
 pub struct BatchReply<'o, F> {
     out: &'o mut Vec<u8>,
@@ -42,7 +42,7 @@ pub struct BatchReply<'o, F> {
 }
 
 impl<'o, F: Rpc> BatchReply<'o, F> {
-    /// Starts an answer of `announced` items at the end of `out`.
+    /// Starts a reply of `announced` items at the end of `out`.
     pub fn begin(out: &'o mut Vec<u8>, announced: usize) -> Self {
         let (start, width) = (out.len(), Width::for_length(announced));
         Self::append_start(out, width, announced);
@@ -70,24 +70,24 @@ impl<'o, F: Rpc> BatchReply<'o, F> {
         Ok(())
     }
 
-    /// Whether only errors may still be added.
+    /// Returns whether only errors may still be added.
     #[must_use]
     #[inline]
     pub fn is_full(&self) -> bool {
         self.out.len() - self.start > FULL
     }
 
-    /// Says that all items are there.
+    /// Checks that as many items were written as announced.
     pub fn finish(self) -> Result<(), BatchError> {
         let Self { announced, pushed, .. } = self;
         if announced == pushed { Ok(()) } else { Err(BatchError::Count { announced, pushed }) }
     }
 
-    /// Writes what is there again with wider lengths.
+    /// Rewrites the items so far with wider lengths.
     #[cold]
     fn widen(&mut self, width: Width) -> Result<(), BatchError> {
         let written = self.out.split_off(self.start);
-        // The payload with the number of items that are there so far, which is what makes it a whole response.
+        // The number of items so far goes in front, so that the payload decodes as a complete response.
         let mut head = Vec::new();
         Self::append_start(&mut head, self.width, self.announced);
         let mut payload = Vec::with_capacity(written.len());
@@ -126,7 +126,7 @@ mod tests {
         })
     }
 
-    /// Written item by item, a batch is the same bytes as written at once.
+    /// Checks that a batch written item by item has the same bytes as one written at once.
     fn check(items: &[Expected<GetReplicaListResponse<'_>>]) {
         let mut out = b"before".to_vec();
         let mut reply = BatchReply::<rpc::BatchGetReplicaList>::begin(&mut out, items.len());

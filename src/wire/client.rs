@@ -1,7 +1,7 @@
 //! A small client: one connection, any number of calls outstanding.
 //!
-//! For tests, the load generator and the command line. Calls may be dropped while they wait: two tasks own the socket,
-//! so a cancelled call never leaves half a frame behind.
+//! For tests, the load generator and the command line. Calls are cancel safe: two tasks own the socket, so a dropped
+//! call never leaves half a frame behind.
 
 use super::frame::{self, FrameError, RESPONSE_HEADER, ResponseHeader};
 use super::functions::{Function, Rpc};
@@ -17,46 +17,39 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-/// Frames that are written with one write, at most.
+/// Most frames that one write sends.
 const WRITE_BATCH: usize = 256;
 
-/// Why a call has no answer.
+/// Why a call has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The connection could not be made.
+    /// The connection could not be opened.
     #[error("cannot connect to {address}: {source}")]
-    Connect {
-        /// Where to.
-        address: SocketAddr,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// The connection ended before the answer came.
+    Connect { address: SocketAddr, source: std::io::Error },
+    /// The connection ended before the reply came.
     #[error("the connection was closed")]
     Closed,
-    /// The server answered with an RPC-level error.
+    /// The server replied with an RPC-level error.
     #[error("rpc error {code}: {message}")]
     Rpc {
-        /// The code.
         code: u8,
-        /// What the server says.
+        /// The error message in the body.
         message: String,
     },
-    /// The answer could not be decoded.
+    /// The reply could not be decoded.
     #[error("cannot decode the answer: {0}")]
     Decode(#[from] DecodeError),
 }
 
-/// A response as it came.
+/// A reply as it was received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     /// 0, or the code of an RPC-level error.
     pub error: u8,
-    /// The body.
     pub body: Vec<u8>,
 }
 
-/// The answer to a typed call; the value borrows from it.
+/// The reply to a typed call; the decoded value borrows from it.
 #[derive(Debug)]
 pub struct Answer<F> {
     body: Vec<u8>,
@@ -64,13 +57,13 @@ pub struct Answer<F> {
 }
 
 impl<F: Rpc> Answer<F> {
-    /// The decoded answer.
+    /// Decodes the reply; the value borrows from it.
     pub fn value(&self) -> Result<F::Response<'_>, DecodeError> {
         struct_pack::decode(&self.body)
     }
 }
 
-/// Calls that wait for an answer; `None` once the connection has ended.
+/// Calls that wait for a reply; `None` once the connection has ended.
 type Waiting = Mutex<Option<HashMap<u32, oneshot::Sender<Reply>>>>;
 
 /// A connection to a master.
@@ -85,7 +78,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects. `form` is how the arguments of typed calls are sent.
+    /// Connects. `form` is the encoding of the arguments of typed calls.
     pub async fn connect(address: SocketAddr, form: Form) -> Result<Self, ClientError> {
         let connected = async {
             let stream = TcpStream::connect(address).await?;
@@ -106,7 +99,7 @@ impl Client {
         })
     }
 
-    /// Calls a function by its id with a body that is sent as it is. The request is on its way when this returns; the
+    /// Calls a function by its id with a body that is sent as it is. The request is queued when this returns; the
     /// future waits for the reply.
     pub fn start(
         &self,
@@ -123,7 +116,7 @@ impl Client {
         if let Some(waiting) = &mut *self.waiting.lock() {
             waiting.insert(sequence, sender);
         }
-        // If the connection has ended the sender is dropped by now, and the receiver says so.
+        // If the connection has ended, the sender was dropped, and the receiver returns an error.
         let _ = self.frames.send(frame);
         async move { receiver.await.map_err(|_| ClientError::Closed) }
     }
@@ -133,7 +126,7 @@ impl Client {
         self.start(function.id(), |out| out.extend_from_slice(body)).await
     }
 
-    /// Calls a function and waits for its answer.
+    /// Calls a function and waits for its reply, which must not be an RPC-level error.
     pub async fn call_typed<F: Rpc>(&self, request: &F::Request<'_>) -> Result<Answer<F>, ClientError> {
         let reply = self.start(F::FUNCTION.id(), |out| struct_pack::encode(request, self.form, out));
         let Reply { error, body } = reply.await?;
@@ -178,7 +171,7 @@ async fn read_replies(stream: OwnedReadHalf, waiting: Arc<Waiting>) {
         if let Some(waiting) = &mut *waiting.lock()
             && let Some(sender) = waiting.remove(&sequence)
         {
-            // Whoever called may have stopped waiting.
+            // The caller may have stopped waiting.
             let _ = sender.send(reply);
         }
     }

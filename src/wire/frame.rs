@@ -6,13 +6,13 @@ use super::struct_pack::{Form, encode};
 pub const MAGIC: u8 = 0x15;
 /// The only version of the framing.
 pub const VERSION: u8 = 0;
-/// The only serialisation: struct_pack.
+/// The only serialisation that is supported: struct_pack.
 pub const SERIALIZE_TYPE: u8 = 0;
-/// The length of a request's header.
+/// Bytes of a request's header.
 pub const REQUEST_HEADER: usize = 20;
-/// The length of a response's header.
+/// Bytes of a response's header.
 pub const RESPONSE_HEADER: usize = 16;
-/// Body and attachment of a request may have this many bytes together.
+/// Most bytes of body and attachment of a request together.
 pub const MAX_REQUEST: u64 = 64 << 20;
 
 /// RPC-level error: the call took too long.
@@ -23,10 +23,10 @@ pub const INVALID_RPC_ARGUMENTS: u8 = 4;
 pub const HANDLER_FAILED: u8 = 10;
 /// RPC-level error: no function has this id.
 pub const FUNCTION_NOT_REGISTERED: u8 = 11;
-/// RPC-level error: the answer does not fit a frame.
+/// RPC-level error: the reply does not fit into a frame.
 pub const MESSAGE_TOO_LARGE: u8 = 14;
 
-/// Why a connection cannot go on. The protocol has no reply for these.
+/// Why a connection has to be closed. The protocol has no reply for these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The peer does not speak coro_rpc.
@@ -50,9 +50,9 @@ pub struct RequestHeader {
     pub sequence: u32,
     /// The function that is called.
     pub function_id: u32,
-    /// Bytes of the body.
+    /// Length of the body, in bytes.
     pub length: u32,
-    /// Bytes after the body.
+    /// Length of the attachment after the body, in bytes.
     pub attachment_length: u32,
 }
 
@@ -62,11 +62,11 @@ fn word(header: &[u8; REQUEST_HEADER], at: usize) -> u32 {
 }
 
 impl RequestHeader {
-    /// Reads the header at the start of `input`; `None` if there is less than a header and nothing wrong so far.
+    /// Parses the header at the start of `input`; `None` if it is incomplete and correct so far.
     #[inline]
     pub fn parse(input: &[u8]) -> Result<Option<Self>, FrameError> {
         let Some(header) = input.first_chunk::<REQUEST_HEADER>() else {
-            // What is wrong is said at the first byte that shows it: nobody can hold a connection with half a header
+            // An error is reported at the first wrong byte, so that a peer cannot hold a connection with half a header
             // of another protocol.
             return Self::check(input).map(|()| None);
         };
@@ -95,13 +95,13 @@ impl RequestHeader {
         }
     }
 
-    /// Bytes of the whole frame.
+    /// Returns the bytes of the whole frame.
     #[inline]
     pub fn frame_length(&self) -> usize {
         REQUEST_HEADER + self.length as usize + self.attachment_length as usize
     }
 
-    /// The header as it is sent.
+    /// Encodes the header, with numbers in little-endian order.
     pub fn to_bytes(self) -> [u8; REQUEST_HEADER] {
         let mut bytes = [0; REQUEST_HEADER];
         bytes[..4].copy_from_slice(&[MAGIC, VERSION, SERIALIZE_TYPE, 0]);
@@ -116,18 +116,18 @@ impl RequestHeader {
 /// The header of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseHeader {
-    /// 0: answered. Anything else: the body is a message.
+    /// 0 for success; else the body is an error message.
     pub error: u8,
-    /// The request's.
+    /// Copied from the request, so that the client finds its call.
     pub sequence: u32,
-    /// Bytes of the body.
+    /// Length of the body, in bytes.
     pub length: u32,
-    /// Bytes after the body.
+    /// Length of the attachment after the body, in bytes.
     pub attachment_length: u32,
 }
 
 impl ResponseHeader {
-    /// Reads a header.
+    /// Parses a header; fails if the magic byte or the version is wrong.
     pub fn parse(header: &[u8; RESPONSE_HEADER]) -> Result<Self, FrameError> {
         if header[0] != MAGIC {
             return Err(FrameError::Magic(header[0]));
@@ -140,7 +140,7 @@ impl ResponseHeader {
         Ok(Self { error: header[2], sequence: word(4), length: word(8), attachment_length: word(12) })
     }
 
-    /// The header as it is sent.
+    /// Encodes the header, with numbers in little-endian order.
     #[inline]
     pub fn to_bytes(self) -> [u8; RESPONSE_HEADER] {
         let mut bytes = [0; RESPONSE_HEADER];
@@ -162,7 +162,7 @@ pub fn append_request(out: &mut Vec<u8>, sequence: u32, function_id: u32, body: 
     out[start..start + REQUEST_HEADER].copy_from_slice(&header.to_bytes());
 }
 
-/// Leaves room for a response's header at the end of `out` and says where the frame starts.
+/// Reserves a response's header at the end of `out` and returns where the frame starts.
 #[inline]
 pub fn begin_response(out: &mut Vec<u8>) -> usize {
     let start = out.len();

@@ -1,4 +1,4 @@
-//! The 64 remote functions: names, ids, and which request and response each one has.
+//! The 64 remote functions: names, ids, and the request and response of each one.
 
 use super::messages::*;
 use super::struct_pack::{
@@ -6,19 +6,19 @@ use super::struct_pack::{
 };
 use super::types::{Expected, SegmentStatus, Uuid};
 
-/// A remote function as a type: what ties its arguments and its answer together.
+/// A remote function as a type, which ties its arguments to its response.
 pub trait Rpc {
-    /// The function.
+    /// The function as a value, for its name and id.
     const FUNCTION: Function;
-    /// Its arguments.
+    /// The arguments; several are encoded as a tuple.
     type Request<'a>: Encode + Decode<'a> + std::fmt::Debug + PartialEq;
-    /// Its answer.
+    /// Type of the response.
     type Response<'a>: Encode + Decode<'a> + std::fmt::Debug + PartialEq;
 }
 
-/// Something to do with a function whose type is known only at run time. See [`Function::visit`].
+/// A generic operation on a function whose type is known only at run time. See [`Function::visit`].
 pub trait Visitor {
-    /// What comes out.
+    /// Result of the operation, of the same type for every function.
     type Output;
     /// Called with the type of the function.
     fn visit<F: Rpc>(self) -> Self::Output;
@@ -26,31 +26,31 @@ pub trait Visitor {
 
 macro_rules! functions {
     ($($(#[$meta:meta])* $name:ident($request:ty) -> $response:ty;)*) => {
-        /// A remote function.
+        /// One of the remote functions that clients call.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Function { $($(#[$meta])* $name),* }
 
         impl Function {
-            /// All of them.
+            /// All functions, in the order of the enum's variants.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// The name without its class.
+            /// Returns the name without its class.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name)),* }
             }
 
-            /// The name as it is hashed.
+            /// Returns the name whose hash is the id.
             pub const fn full_name(self) -> &'static str {
                 match self { $(Self::$name => concat!("mooncake::WrappedMasterService::", stringify!($name))),* }
             }
 
-            /// The number that names the function in a request header.
+            /// Returns the id of the function in a request header.
             #[inline]
             pub const fn id(self) -> u32 {
                 match self { $(Self::$name => ids::$name),* }
             }
 
-            /// The function of this id.
+            /// Returns the function with this id.
             #[inline]
             pub const fn from_id(id: u32) -> Option<Self> {
                 match id {
@@ -66,7 +66,7 @@ macro_rules! functions {
             }
         }
 
-        /// The ids, computed from the names while compiling.
+        /// The ids, computed from the names at compile time.
         #[expect(non_upper_case_globals, reason = "the constants are called like the functions")]
         mod ids {
             use super::{Function, md5_head};
@@ -91,142 +91,142 @@ macro_rules! functions {
     };
 }
 
-/// Replicas of an object.
+/// The replicas of one object in a response.
 type Replicas<'a> = List<'a, ReplicaDescriptor<'a>>;
 
 functions! {
-    /// Whether an object is readable; if so it gets a lease.
+    /// Returns whether an object is readable; if so it gets a lease.
     ExistKey(KeyRequest<'a>) -> Expected<bool>;
-    /// The addresses of clients.
+    /// Returns the addresses of clients.
     BatchQueryIp(Vec<Uuid>) -> Expected<Map<Uuid, Vec<&'a [u8]>>>;
-    /// Clears replicas of the caller's objects; answers the keys that were cleared.
+    /// Clears replicas of the caller's objects; returns the keys that were cleared.
     BatchReplicaClear(BatchReplicaClearRequest<'a>) -> Expected<Vec<&'a [u8]>>;
-    /// The replicas of all objects whose keys match.
+    /// Returns the replicas of all objects whose keys match.
     GetReplicaListByRegex(KeyRequest<'a>) -> Expected<Map<&'a [u8], Replicas<'a>>>;
-    /// The replicas of an object; it gets a lease.
+    /// Returns the replicas of an object, which gets a lease.
     GetReplicaList(KeyRequest<'a>) -> Expected<GetReplicaListResponse<'a>>;
-    /// The replicas of a batch of objects.
+    /// Returns the replicas of a batch of objects.
     BatchGetReplicaList(KeysRequest<'a>) -> Vec<Expected<GetReplicaListResponse<'a>>>;
     /// Reserves memory for a new object.
     PutStart(StartRequest<'a>) -> Expected<Replicas<'a>>;
     /// Makes a new object readable.
     PutEnd(EndRequest<'a>) -> Expected<()>;
-    /// Gives a write up.
+    /// Aborts a write and frees its memory.
     PutRevoke(RevokeRequest<'a>) -> Expected<()>;
     /// Reserves memory for a batch of new objects.
     BatchPutStart(BatchStartRequest<'a>) -> Vec<Expected<Replicas<'a>>>;
     /// Makes a batch of new objects readable.
     BatchPutEnd(BatchPutEndRequest<'a>) -> Vec<Expected<()>>;
-    /// Gives a batch of writes up.
+    /// Aborts a batch of writes.
     BatchPutRevoke(BatchPutRevokeRequest<'a>) -> Vec<Expected<()>>;
     /// Reserves memory for a new or existing object.
     UpsertStart(StartRequest<'a>) -> Expected<Replicas<'a>>;
     /// Makes an upserted object readable.
     UpsertEnd(EndRequest<'a>) -> Expected<()>;
-    /// Gives an upsert up.
+    /// Aborts an upsert and removes the object.
     UpsertRevoke(RevokeRequest<'a>) -> Expected<()>;
     /// Reserves memory for a batch of new or existing objects.
     BatchUpsertStart(BatchStartRequest<'a>) -> Vec<Expected<Replicas<'a>>>;
     /// Makes a batch of upserted objects readable.
     BatchUpsertEnd(BatchUpsertEndRequest<'a>) -> Vec<Expected<()>>;
-    /// Gives a batch of upserts up.
+    /// Aborts a batch of upserts.
     BatchUpsertRevoke(BatchUpsertRevokeRequest<'a>) -> Vec<Expected<()>>;
-    /// Removes an object.
+    /// Removes an object; one with a lease only if forced.
     Remove(RemoveRequest<'a>) -> Expected<()>;
-    /// Removes all objects whose keys match; answers how many.
+    /// Removes all objects whose keys match; returns how many.
     RemoveByRegex(RemoveRequest<'a>) -> Expected<i64>;
-    /// Removes all objects; answers how many.
+    /// Removes all objects; returns how many.
     RemoveAll(RemoveAllRequest<'a>) -> i64;
     /// Removes a batch of objects.
     BatchRemove(BatchRemoveRequest<'a>) -> Vec<Expected<()>>;
-    /// Offers memory.
+    /// Mounts a segment of memory.
     MountSegment(MountSegmentRequest<'a>) -> Expected<()>;
-    /// Offers storage on NVMe over fabrics.
+    /// Mounts a segment on NVMe over fabrics.
     MountNoFSegment(MountNoFSegmentRequest<'a>) -> Expected<()>;
-    /// Offers all memory of a client again.
+    /// Mounts all segments of a client again.
     ReMountSegment(ReMountSegmentRequest<'a>) -> Expected<()>;
-    /// Offers all NVMe storage of a client again.
+    /// Mounts all NVMe segments of a client again.
     ReMountNoFSegment(ReMountNoFSegmentRequest<'a>) -> Expected<()>;
-    /// Takes a segment back.
+    /// Unmounts a segment; the replicas in it are lost.
     UnmountSegment(UnmountSegmentRequest) -> Expected<()>;
-    /// Takes a segment back after a while.
+    /// Unmounts a segment after a grace period.
     GracefulUnmountSegment(GracefulUnmountSegmentRequest) -> Expected<()>;
-    /// Takes a segment of NVMe storage back.
+    /// Unmounts an NVMe segment; refused, as this master has none.
     UnmountNoFSegment(UnmountSegmentRequest) -> Expected<()>;
-    /// All segments of NVMe storage.
+    /// Returns all NVMe segments; this master has none.
     GetAllNoFSegments(NoArguments) -> Expected<Vec<NoFSegment<'a>>>;
-    /// The segments of NVMe storage that have this name, and their owners.
+    /// Returns the NVMe segments that have this name, and their owners.
     GetNoFSegmentsByName(&'a [u8]) -> Expected<Vec<NoFSegmentOwnerInfo>>;
-    /// Says that a client is alive.
+    /// Reports that a client is alive.
     Ping(Uuid) -> Expected<PingResponse>;
-    /// The directory for files.
+    /// Returns the directory for files.
     GetFsdir(NoArguments) -> Expected<&'a [u8]>;
-    /// The state of the segment that has this name.
+    /// Returns the state of the segment that has this name.
     QuerySegmentStatus(&'a [u8]) -> Expected<SegmentStatus>;
-    /// The state of a segment.
+    /// Returns the state of the segment with this id.
     QuerySegmentStatusById(Uuid) -> Expected<SegmentStatus>;
-    /// The settings for files.
+    /// Returns the settings for files.
     GetStorageConfig(NoArguments) -> Expected<GetStorageConfigResponse<'a>>;
-    /// Whether each object of a batch is readable.
+    /// Returns whether each object of a batch is readable.
     BatchExistKey(KeysRequest<'a>) -> Vec<Expected<bool>>;
-    /// The version of the protocol.
+    /// Returns the version of the protocol.
     ServiceReady(NoArguments) -> Expected<&'a [u8]>;
-    /// Offers a client's disk.
+    /// Mounts a client's disk.
     MountLocalDiskSegment(OffloadRequest) -> Expected<()>;
-    /// Takes a client's disk back.
+    /// Unmounts a client's disk.
     UnmountLocalDiskSegment(Uuid) -> Expected<()>;
-    /// Asks which objects to write to disk.
+    /// Fetches the objects that a client is to write to its disk.
     OffloadObjectHeartbeat(OffloadRequest) -> Expected<Vec<OffloadTaskItem<'a>>>;
-    /// Says how much disk there is.
+    /// Reports the capacity of a client's disk.
     ReportSsdCapacity(ReportSsdCapacityRequest) -> Expected<()>;
-    /// Says which objects are on disk.
+    /// Reports objects that were written to disk.
     NotifyOffloadSuccess(NotifyOffloadSuccessRequest<'a>) -> Expected<()>;
-    /// Asks which objects to bring back from disk.
+    /// Fetches the objects that a client is to bring back from disk.
     PromotionObjectHeartbeat(Uuid) -> Expected<Vec<PromotionTaskItem<'a>>>;
     /// Reserves memory for an object that comes back from disk.
     PromotionAllocStart(PromotionAllocStartRequest<'a>) -> Expected<PromotionAllocStartResponse<'a>>;
-    /// Says that an object is back from disk.
+    /// Reports that an object is back from disk.
     NotifyPromotionSuccess(ClientKeyRequest<'a>) -> Expected<()>;
-    /// Says that an object could not be brought back.
+    /// Reports that an object could not be brought back.
     NotifyPromotionFailure(ClientKeyRequest<'a>) -> Expected<()>;
-    /// Starts a copy.
+    /// Starts a copy of an object to other segments.
     CopyStart(CopyStartRequest<'a>) -> Expected<CopyStartResponse<'a>>;
-    /// Starts a copy that the master asked for by itself.
+    /// Starts a copy that the master requested by itself.
     DynamicReplicaCopyStart(DynamicReplicaCopyStartRequest<'a>) -> Expected<CopyStartResponse<'a>>;
-    /// Ends a copy.
+    /// Ends a copy: its targets become readable.
     CopyEnd(ClientKeyRequest<'a>) -> Expected<()>;
-    /// Ends a copy that the master asked for by itself.
+    /// Ends a copy that the master requested by itself.
     DynamicReplicaCopyEnd(DynamicReplicaCopyFinishRequest<'a>) -> Expected<()>;
-    /// Gives a copy up.
+    /// Aborts a copy and frees its targets.
     CopyRevoke(ClientKeyRequest<'a>) -> Expected<()>;
-    /// Gives a copy up that the master asked for by itself.
+    /// Aborts a copy that the master requested by itself.
     DynamicReplicaCopyRevoke(DynamicReplicaCopyFinishRequest<'a>) -> Expected<()>;
-    /// Starts a move.
+    /// Starts a move of a replica to another segment.
     MoveStart(MoveStartRequest<'a>) -> Expected<MoveStartResponse<'a>>;
-    /// Ends a move.
+    /// Ends a move: the target replaces the source.
     MoveEnd(ClientKeyRequest<'a>) -> Expected<()>;
-    /// Gives a move up.
+    /// Aborts a move and frees its target.
     MoveRevoke(ClientKeyRequest<'a>) -> Expected<()>;
-    /// Says that an object was dropped from disk.
+    /// Reports that a client has evicted an object from disk.
     EvictDiskReplica(EvictDiskReplicaRequest<'a>) -> Expected<()>;
-    /// Says that a batch of objects was dropped from disk.
+    /// Reports that a client has evicted a batch of objects from disk.
     BatchEvictDiskReplica(BatchEvictDiskReplicaRequest<'a>) -> Vec<Expected<()>>;
-    /// Whether a client is to empty its disk.
+    /// Returns whether a client is to empty its disk.
     PollRemoveAll(Uuid) -> Expected<bool>;
-    /// Asks for a copy; answers the task.
+    /// Creates a copy task; returns its id.
     CreateCopyTask(CreateCopyTaskRequest<'a>) -> Expected<Uuid>;
-    /// Asks for a move; answers the task.
+    /// Creates a move task; returns its id.
     CreateMoveTask(CreateMoveTaskRequest<'a>) -> Expected<Uuid>;
-    /// How far a task has come.
+    /// Returns the state of a task.
     QueryTask(Uuid) -> Expected<QueryTaskResponse<'a>>;
-    /// Takes tasks to do.
+    /// Fetches tasks to carry out.
     FetchTasks(FetchTasksRequest) -> Expected<Vec<TaskAssignment<'a>>>;
-    /// Says how a task ended.
+    /// Reports how a task ended.
     MarkTaskToComplete(MarkTaskToCompleteRequest<'a>) -> Expected<()>;
 }
 
 impl Function {
-    /// The shape of the arguments; none if there are none.
+    /// Returns the shape of the arguments; `None` if the function has none.
     pub fn request_shape(self) -> Option<&'static Shape> {
         struct RequestShape;
         impl Visitor for RequestShape {
@@ -239,7 +239,7 @@ impl Function {
         (!shape.literal.as_bytes().is_empty()).then_some(shape)
     }
 
-    /// The shape of the answer.
+    /// Returns the shape of the response.
     pub fn response_shape(self) -> &'static Shape {
         struct ResponseShape;
         impl Visitor for ResponseShape {
@@ -252,15 +252,15 @@ impl Function {
     }
 }
 
-/// Reads the arguments of a call.
+/// Decodes the arguments of a call.
 #[inline]
 pub fn decode_request<F: Rpc>(body: &[u8]) -> Result<F::Request<'_>, DecodeError> {
     decode(body)
 }
 
-/// Appends the answer to a call to `out`, in the short form.
+/// Appends the response to a call to `out`, in the short form.
 ///
-/// `response` may be of any type that looks like the function's response on the wire; another one does not compile.
+/// `response` may be of any type with the wire format of the function's response; another one does not compile.
 #[inline]
 pub fn encode_response<F: Rpc, R: Encode>(response: &R, out: &mut Vec<u8>) {
     const {

@@ -1,54 +1,53 @@
-//! Telling clients of another generation from clients that send nonsense.
+//! Distinguishes clients of another generation from malformed requests.
 //!
-//! A client of another release sends type codes that differ where a struct has changed. It gets the same RPC error as
-//! any malformed request; the log line should name the real cause. The shapes of 0.3.12 are written down here as far
-//! as they differ, and their codes derived from them.
+//! A client of another release sends other type codes where a struct has changed. It gets the same RPC error as any
+//! malformed request; the log line should name the real cause. The shapes of 0.3.12 are defined here as far as they
+//! differ, and their codes derived from them.
 
 use super::functions::Function;
 use super::messages::*;
 use super::struct_pack::{Wire, code_of, wire_struct};
 use super::types::{ObjectDataType, Uuid};
 
-/// Why a request's arguments could not be decoded, in words for the log.
+/// Why a request's arguments could not be decoded, for the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The client is of a generation that this master does not speak.
+    /// The client is of a generation that this master does not support.
     #[error("the client is of generation {0}, this master speaks {SPOKEN}")]
     OtherGeneration(&'static str),
     /// The type code belongs to no known generation.
     #[error("the type code {0:#010x} of the arguments is not known for this function")]
     UnknownCode(u32),
-    /// The type code is right, so the rest is wrong.
+    /// The type code is right, so the rest must be wrong.
     #[error("the arguments are malformed")]
     Malformed,
 }
 
-/// The generation that this master speaks.
+/// The client generation that this master supports.
 pub const SPOKEN: &str = "0.3.13";
 
 wire_struct! {
     /// How an object is to be stored, in 0.3.12.
     #[derive(Debug)]
     pub struct ReplicateConfig0312<'a> {
-        /// Replicas in memory.
+        /// Number of replicas that are wanted in memory.
         pub replica_num: u64,
         /// Replicas on NVMe over fabrics.
         pub nof_replica_num: u64,
-        /// Evict late.
+        /// Whether it is evicted late.
         pub with_soft_pin: bool,
-        /// Never evict.
+        /// Whether it is never evicted.
         pub with_hard_pin: bool,
-        /// Names of segments to try first.
+        /// Names of segments that are tried first.
         pub preferred_segments: Vec<&'a [u8]>,
-        /// The older way to name one segment.
+        /// Older field for the name of one segment.
         pub preferred_segment: &'a [u8],
-        /// Names of NVMe segments to try first.
+        /// Names of NVMe segments that are tried first.
         pub preferred_nof_segments: Vec<&'a [u8]>,
-        /// Keep the keys of a batch together.
+        /// Whether the keys of a batch are kept on one node.
         pub prefer_alloc_in_same_node: bool,
-        /// What kind of data it is.
         pub data_type: ObjectDataType,
-        /// The writer's host.
+        /// The writer's host; empty if it does not say.
         pub host_id: &'a [u8],
         /// The group of each key.
         pub group_ids: Option<Vec<&'a [u8]>>,
@@ -59,15 +58,11 @@ wire_struct! {
     /// PutStart and UpsertStart in 0.3.12.
     #[derive(Debug)]
     pub struct StartRequest0312<'a> {
-        /// Who calls.
         pub client_id: Uuid,
-        /// The key.
         pub key: &'a [u8],
-        /// Bytes of the value.
+        /// Size of the value, and so of each replica, in bytes.
         pub slice_length: u64,
-        /// How to store it.
         pub config: ReplicateConfig0312<'a>,
-        /// The tenant.
         pub tenant_id: &'a [u8],
     }
 }
@@ -76,20 +71,17 @@ wire_struct! {
     /// BatchPutStart and BatchUpsertStart in 0.3.12.
     #[derive(Debug)]
     pub struct BatchStartRequest0312<'a> {
-        /// Who calls.
         pub client_id: Uuid,
-        /// The keys.
         pub keys: Vec<&'a [u8]>,
-        /// Bytes of each value.
+        /// Size of each value in bytes, in the order of `keys`.
         pub slice_lengths: Vec<u64>,
-        /// How to store them.
         pub config: ReplicateConfig0312<'a>,
-        /// The tenant.
         pub tenant_id: &'a [u8],
     }
 }
 
-/// The code of a function's arguments in 0.3.12, where it differs. An End took a key there, so it looked like a Revoke.
+/// Returns the code of a function's arguments in 0.3.12, where it differs. An End contained a key there, so it looked
+/// like a Revoke.
 fn code_0312(function: Function) -> Option<u32> {
     Some(match function {
         Function::PutStart | Function::UpsertStart => StartRequest0312::SHAPE.code,
@@ -101,7 +93,7 @@ fn code_0312(function: Function) -> Option<u32> {
     })
 }
 
-/// Why `body`, which could not be decoded, was refused.
+/// Returns why `body`, which could not be decoded, was refused.
 pub fn explain(function: Function, body: &[u8]) -> Refusal {
     let Some(code) = code_of(body) else {
         return Refusal::Malformed;
@@ -131,7 +123,7 @@ mod tests {
             (Function::BatchPutEnd, 0x94ee_5d44),
             (Function::BatchUpsertEnd, 0xd609_1496),
         ] {
-            // Bit 0 is set in what the published packages send.
+            // The published packages set bit 0.
             assert_eq!(explain(function, &(code | 1).to_le_bytes()), Refusal::OtherGeneration("0.3.12"));
         }
     }

@@ -1,28 +1,28 @@
 //! Plain values of the protocol: ids, error codes, numeric enums.
 //!
-//! The enums are newtypes with named constants, so that a number which a later client sends survives decoding and the
-//! handler that needs to know it decides what to do.
+//! The enums are newtypes with named constants, so that a number which a later client sends survives decoding, and the
+//! handler that uses it decides what to do.
 
 use super::struct_pack::{wire_enum, wire_struct};
 pub use crate::engine::types::{ErrorCode, Uuid};
 
-// Defined with the state machine, which knows nothing of how they travel.
+// Defined with the state machine, which knows nothing of the encoding.
 wire_struct!(@implement [] [Uuid] ['input] [Uuid] [8] first: u64, second: u64);
 wire_enum!(@implement ErrorCode(i32));
 
-/// What an operation answers: a value or an error code.
+/// Result of an operation: a value or an error code.
 pub type Expected<T> = Result<T, ErrorCode>;
 
 wire_enum! {
-    /// Where a replica lives.
+    /// The kind of storage of a replica.
     pub struct ReplicaType(i32) {
-        /// In a client's memory.
+        /// In a segment of a client's memory.
         MEMORY = 0,
         /// In a file of a shared file system.
         DISK = 1,
         /// On a client's own disk.
         LOCAL_DISK = 2,
-        /// On NVMe over fabrics.
+        /// On storage that is reached by NVMe over fabrics.
         NOF_SSD = 3,
         /// Every kind at once, as an argument.
         ALL = 4,
@@ -32,29 +32,29 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// How far a replica has come.
+    /// The state of a replica.
     pub struct ReplicaStatus(i32) {
-        /// Never set.
+        /// The zero value of the protocol; this master never sends it.
         UNDEFINED = 0,
-        /// Allocated.
+        /// Allocated; this master starts with `PROCESSING` instead.
         INITIALIZED = 1,
-        /// Being written.
+        /// Reserved: a client may be writing to it.
         PROCESSING = 2,
-        /// Readable.
+        /// Its writer has reported that all bytes are written.
         COMPLETE = 3,
-        /// Gone.
+        /// The replica no longer exists; this master never sends it.
         REMOVED = 4,
-        /// The write failed.
+        /// The write failed; this master never sends it.
         FAILED = 5,
     }
 }
 
 wire_enum! {
-    /// What the master thinks of a client, told in the answer to a ping.
+    /// The state of a client, sent in the reply to a ping.
     pub struct ClientStatus(i32) {
-        /// Never set.
+        /// The zero value of the protocol; this master never sends it.
         UNDEFINED = 0,
-        /// Known, with its segments.
+        /// Known to this master, with all its segments.
         OK = 1,
         /// The client has to mount its segments again.
         NEED_REMOUNT = 2,
@@ -62,25 +62,25 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// What state a segment is in.
+    /// The state of a segment.
     pub struct SegmentStatus(i32) {
-        /// Never set.
+        /// The zero value of the protocol; this master never sends it.
         UNDEFINED = 0,
-        /// In use.
+        /// Mounted, and not about to be unmounted.
         OK = 1,
-        /// Being emptied.
+        /// Being emptied; this master never sends it.
         DRAINING = 2,
-        /// Empty.
+        /// Emptied; this master never sends it.
         DRAINED = 3,
-        /// Takes nothing new and goes when its grace period ends.
+        /// Takes no new objects, and is unmounted when its grace period ends.
         GRACEFULLY_UNMOUNTING = 4,
-        /// Going.
+        /// Being unmounted; this master never sends it.
         UNMOUNTING = 5,
     }
 }
 
 wire_enum! {
-    /// What a task does.
+    /// The work of a task, which a client carries out.
     pub struct TaskType(i32) {
         /// Copies a replica to other segments.
         REPLICA_COPY = 0,
@@ -90,15 +90,14 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// How far a task has come.
+    /// The state of a task.
     pub struct TaskStatus(i32) {
         /// Waits for a client to fetch it.
         PENDING = 0,
-        /// Fetched.
+        /// Fetched by the client that carries it out.
         PROCESSING = 1,
-        /// Ended without success.
+        /// Ended without success, or took too long.
         FAILED = 2,
-        /// Done.
         SUCCESS = 3,
     }
 }
@@ -106,35 +105,29 @@ wire_enum! {
 wire_enum! {
     /// What a write does to the soft pin of its object.
     pub struct SoftPinAction(u8) {
-        /// Leaves it.
+        /// Leaves it unchanged.
         PRESERVE = 0,
-        /// Sets it.
+        /// Sets it when the write ends.
         ENABLE = 1,
-        /// Takes it away.
+        /// Removes it when the write ends.
         DISABLE = 2,
     }
 }
 
 wire_enum! {
-    /// What kind of data an object holds, as its writer says.
+    /// The kind of data in an object, as its writer declares it.
     pub struct ObjectDataType(u8) {
-        /// Not said.
+        /// Not declared.
         UNKNOWN = 0,
-        /// KV cache.
         KVCACHE = 1,
-        /// A tensor.
         TENSOR = 2,
         /// Model weights.
         WEIGHT = 3,
         /// Training samples.
         SAMPLE = 4,
-        /// Activations.
         ACTIVATION = 5,
-        /// Gradients.
         GRADIENT = 6,
-        /// An optimizer's state.
         OPTIMIZER_STATE = 7,
-        /// Metadata.
         METADATA = 8,
         /// Anything else.
         GENERAL = 9,

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
-use moonkeeper::master::admin_api::{
-    AdminApi, Control, ControlError, Leader, Member, Pending, PromotionReport, Status, SwitchoverDone,
-    readable,
-};
-use moonkeeper::master::http::server;
-use moonkeeper::master::peer::Role;
-use moonkeeper::master::settings::HttpLimits;
-use moonkeeper::master::settings::ha::{AdminSettings, Listen};
+use moonkeeper::cluster::promotion::{PromotionReason, PromotionReport};
+use moonkeeper::cluster::role::Role;
+use moonkeeper::cluster::status::{Leader, Member, Status};
+use moonkeeper::cluster::switchover::SwitchoverDone;
+use moonkeeper::master::admin_api::{AdminApi, Control, ControlError, Pending, readable};
+use moonkeeper::master::settings::ha::AdminSettings;
+use moonkeeper::net::http_server::{self, HttpLimits};
+use moonkeeper::net::listen::{self, Listen};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -80,9 +80,14 @@ impl Cluster {
         for _ in 0..count {
             let master = Arc::new(Master::default());
             let control = Arc::clone(&master) as Arc<dyn Control>;
-            let listener = server::bind("127.0.0.1", 0).await.unwrap();
+            let listener = listen::bind("127.0.0.1", 0).await.unwrap();
             let http = listener.local_addr().unwrap().to_string();
-            tokio::spawn(server::serve(listener, readable(Arc::clone(&control)), LIMITS, stopped.clone()));
+            tokio::spawn(http_server::serve(
+                listener,
+                readable(Arc::clone(&control)),
+                LIMITS,
+                stopped.clone(),
+            ));
             let listen = Listen { host: "127.0.0.1".into(), port: 0 };
             let settings = AdminSettings { listen, token_file: Some(token_file.clone()), tls: None };
             let api = AdminApi::bind(&settings).await.unwrap();
@@ -177,7 +182,7 @@ async fn status_says_what_is_wrong() {
         status.promotion = Some(PromotionReport {
             term: 7,
             primary: "m-0".into(),
-            reason: "the primary died".into(),
+            reason: PromotionReason::ProcessDied,
             total_ms: 61,
             ..PromotionReport::default()
         });
@@ -189,9 +194,11 @@ async fn status_says_what_is_wrong() {
     assert_eq!(shown["members"][2]["status"]["lag"], json!(34));
     assert_eq!(shown["last_failover"]["reason"], json!("the primary died"));
     let problems = shown["problems"].to_string();
-    for part in
-        ["m-0 and m-1 differ at record 1234", "m-2 is not ready: 34 records behind", "m-3 does not answer"]
-    {
+    for part in [
+        "the states of m-0 and m-1 differ at record 1234",
+        "m-2 is not ready: 34 records behind",
+        "m-3 does not answer",
+    ] {
         assert!(problems.contains(part), "{part}: {problems}");
     }
 }

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use moonkeeper::cluster::keys::Keys;
 use moonkeeper::coordination::etcd::{Etcd, EtcdSettings};
 use moonkeeper::coordination::types::{
     Change, Failure, Get, KeyRange, LeaseId, Request, Response, WatchEvent,
 };
 use moonkeeper::operator::sight::{self, Sight};
-use moonkeeper::replication::keys::Keys;
 use rustix::process::Signal;
 
 use crate::checks::{get, put_with, revision, txn, watch_of, write};
@@ -119,7 +119,7 @@ async fn what_the_operator_sees_of_an_idle_etcd_lasts() {
         write(&Store::Etcd(etcd), "mooncake-store/demo/master_view", "10.0.0.2:1").await;
         tokio::time::timeout(PATIENCE, sight.changed()).await.unwrap().unwrap();
         assert!(
-            matches!(&*sight.borrow(), Sight::Current { view, .. } if view.serving.as_deref() == Some("10.0.0.2:1"))
+            matches!(&*sight.borrow(), Sight::Current { view, .. } if view.serving.as_ref().is_some_and(|it| it.address == "10.0.0.2:1"))
         );
         watching.abort();
     }

@@ -11,6 +11,7 @@ mod faults;
 mod ports;
 #[path = "../support/etcd_process.rs"]
 mod process;
+mod space;
 mod stores;
 mod suite;
 mod wide;

@@ -3,12 +3,12 @@
 
 use crate::support::{assert_sound, uuid};
 use moonkeeper::engine::Engine;
-use moonkeeper::engine::digest::Digest;
 use moonkeeper::engine::format::Format;
 use moonkeeper::engine::record::{Record, ReplicationKind};
 use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::segment::SegmentSpec;
 use moonkeeper::engine::snapshot::Restore;
+use moonkeeper::engine::types::Digest;
 use moonkeeper::engine::types::{LogTime, SegmentNumber, SequenceId, Term, Uuid};
 
 /// How the story of one task may differ in ways that a record tells.

@@ -3,11 +3,11 @@
 use crate::support::{Pair, mount, plain, put, uuid};
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::bounds::MAX_RECORD;
-use moonkeeper::engine::digest::Digest;
 use moonkeeper::engine::doubts::{BrokenChain, OutOfOrder};
 use moonkeeper::engine::format::Format;
 use moonkeeper::engine::record::{ObjectRef, Record, RemoveSource};
 use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::types::Digest;
 use moonkeeper::engine::types::{LogTime, ObjectId, SequenceId};
 
 const SIZE: u64 = 1 << 20;

@@ -7,10 +7,10 @@ use std::sync::{Arc, OnceLock, Weak};
 use crate::support::{Chance, Pair, end, mount, plain, present, put, read, remove, start, uuid};
 use moonkeeper::engine::eviction::MAX_VICTIMS;
 use moonkeeper::engine::format::Format;
+use moonkeeper::engine::key::SHARDS;
 use moonkeeper::engine::ops::WriteConfig;
 use moonkeeper::engine::record::{DynamicLease, LeaseBucket, Record, SoftPin};
 use moonkeeper::engine::rules::Rules;
-use moonkeeper::engine::shard::SHARDS;
 use moonkeeper::engine::types::{ErrorCode, LogTime, ObjectId, SequenceId};
 use moonkeeper::engine::{Engine, Log};
 

@@ -2,10 +2,10 @@
 
 use crate::support::{Pair, end, mount, plain, present, put, read, rejoin, remove, start, uuid};
 use moonkeeper::engine::Engine;
+use moonkeeper::engine::key::SHARDS;
 use moonkeeper::engine::ops::WriteConfig;
 use moonkeeper::engine::record::{DynamicLease, ReplicationKind, SoftPin};
 use moonkeeper::engine::rules::{Expired, Rules};
-use moonkeeper::engine::shard::SHARDS;
 use moonkeeper::engine::types::{ErrorCode, LogTime, ObjectId};
 use moonkeeper::engine::walk::Cursor;
 

@@ -1,10 +1,10 @@
 //! Writes in runs, whose shards stay locked from the first to the last, do what the same writes do one by one.
 
 use crate::support::{Chance, assert_sound, mount, plain, uuid};
+use moonkeeper::engine::key::Key;
 use moonkeeper::engine::object::Object;
-use moonkeeper::engine::ops::{ReplicaTypes, Run, WriteConfig};
+use moonkeeper::engine::ops::{self, ReplicaTypes, Run, WriteConfig};
 use moonkeeper::engine::rules::Rules;
-use moonkeeper::engine::shard::Key;
 use moonkeeper::engine::types::{Answer, ErrorCode, LogTime, SequenceId};
 use moonkeeper::engine::{Engine, Sequencer};
 
@@ -64,9 +64,10 @@ fn in_runs(
         let mut run = sequencer.run(keys);
         all.extend(keys.iter().map(|key| {
             let client = uuid(1);
+            let start = |size| ops::Write { client, key: *key, size, config: *config };
             told(match write {
-                Write::Put(size) => run.put_start(client, *key, size, config, addresses),
-                Write::Upsert(size) => run.upsert_start(client, *key, size, config, addresses),
+                Write::Put(size) => run.put_start(&start(size), addresses),
+                Write::Upsert(size) => run.upsert_start(&start(size), addresses),
                 Write::End => run.end(client, *key, ReplicaTypes::Memory, None).map(|()| Vec::new()),
                 Write::Revoke => run.revoke(client, *key, ReplicaTypes::Memory).map(|()| Vec::new()),
             })

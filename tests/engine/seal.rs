@@ -16,7 +16,7 @@ const STEPS: u64 = 2_000;
 /// alone cannot be.
 const KINDS: usize = 39;
 
-fn reading(engine: &Engine) -> (SequenceId, moonkeeper::engine::digest::Digest) {
+fn reading(engine: &Engine) -> (SequenceId, moonkeeper::engine::types::Digest) {
     let reading = engine.sequencer(LogTime(0)).reading();
     assert_eq!(reading.sequence_id, engine.applied());
     (reading.sequence_id, reading.digest)

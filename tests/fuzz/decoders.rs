@@ -3,6 +3,7 @@
 use crate::captured::captured;
 use crate::counting;
 use crate::mutations::{cases, mutate, seeds};
+use moonkeeper::engine::types::SequenceId;
 use moonkeeper::wire::frame::{INVALID_RPC_ARGUMENTS, RESPONSE_HEADER, ResponseHeader, append_request};
 use moonkeeper::wire::functions::{Function, Rpc, Visitor};
 use moonkeeper::wire::generation;
@@ -88,17 +89,17 @@ impl Service for Decoding {
     fn call(&self, function: Function, body: &[u8], _: &mut Waited, out: &mut Vec<u8>) -> Outcome {
         if function.visit(Decodes(body)) {
             encode(&true, Form::Short, out);
-            Outcome::Ready { depends_on: 0 }
+            Outcome::Ready { depends_on: SequenceId(0) }
         } else {
             Outcome::Error(Failure { code: INVALID_RPC_ARGUMENTS, message: "invalid rpc arg" })
         }
     }
 
-    fn durable(&self) -> u64 {
-        u64::MAX
+    fn durable(&self) -> SequenceId {
+        SequenceId::NEVER
     }
 
-    fn wait_durable(&self, _: u64) -> BoxFuture<()> {
+    fn wait_durable(&self, _: SequenceId) -> BoxFuture<()> {
         Box::pin(std::future::ready(()))
     }
 

@@ -7,8 +7,8 @@ use crate::mutations::{Random, cases, mutate, seeds};
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::types::LogTime;
-use moonkeeper::master::clock::Clock;
 use moonkeeper::master::service::MasterService;
+use moonkeeper::replication::time::RunningClock;
 use moonkeeper::wire::functions::Function;
 use moonkeeper::wire::server::{Failure, Outcome, Service, Waited};
 use std::collections::HashMap;
@@ -69,7 +69,7 @@ fn call(service: &MasterService, function: Function, body: &[u8]) -> bool {
 }
 
 /// What a master does by itself meanwhile.
-fn look_after(engine: &Engine, random: &mut Random, clock: Clock) {
+fn look_after(engine: &Engine, random: &mut Random, clock: RunningClock) {
     let now = LogTime(clock.now().0 + random.below(1 << 20) as u64);
     match random.below(4) {
         0 => {
@@ -91,7 +91,7 @@ fn look_after(engine: &Engine, random: &mut Random, clock: Clock) {
 fn handlers_survive_mutated_requests() {
     let requests = requests();
     let bodies: Vec<Vec<u8>> = requests.iter().map(|request| request.1.clone()).collect();
-    let clock = Clock::start();
+    let clock = RunningClock::start();
     let mut read: HashMap<Function, u64> = HashMap::new();
     let mut calls = 0;
     let rounds = cases(ROUNDS, |random| {

@@ -7,12 +7,14 @@ use std::time::Duration;
 use crate::logged;
 use axum::Router;
 use axum::routing::post;
-use moonkeeper::master::admin_api::{
-    AdminApi, AdminError, Control, ControlError, Member, Pending, PromotionReport, Status, SwitchoverDone,
-};
-use moonkeeper::master::peer::Role;
-use moonkeeper::master::settings::HttpLimits;
-use moonkeeper::master::settings::ha::{AdminSettings, AdminTls, Listen};
+use moonkeeper::cluster::promotion::PromotionReport;
+use moonkeeper::cluster::role::Role;
+use moonkeeper::cluster::status::{Member, Status};
+use moonkeeper::cluster::switchover::SwitchoverDone;
+use moonkeeper::master::admin_api::{AdminApi, AdminError, Control, ControlError, Pending};
+use moonkeeper::master::settings::ha::{AdminSettings, AdminTls};
+use moonkeeper::net::http_server::HttpLimits;
+use moonkeeper::net::listen::Listen;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -177,7 +179,7 @@ async fn anybody_may_read() {
     let behind = start(settings(None, None), false).await;
     assert_eq!(behind.call("GET /ready", None, "").await, (503, json!("not ready: 3 records behind\n")));
     assert_eq!(server.call("GET /live", None, "").await, (200, json!("alive\n")));
-    let silent = json!("its loop has not come round for 21 s\n");
+    let silent = json!("the main loop of this master has not run for 21 s\n");
     assert_eq!(behind.call("GET /live", None, "").await, (503, silent));
     let (code, error) = server.call("GET /nothing", None, "").await;
     assert_eq!((code, &error["code"]), (404, &json!("not_found")));
@@ -462,5 +464,5 @@ async fn a_caller_who_goes_is_in_the_audit_log() {
         }
     };
     let line = timeout(PATIENCE, line).await.expect("nothing was written");
-    assert!(line.contains("to slow") && line.contains("the caller hung up"), "{line}");
+    assert!(line.contains("to slow") && line.contains("the caller disconnected"), "{line}");
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::core::v1::{PodTemplateSpec, Secret};
 use moonkeeper::api::MasterCluster;
 use moonkeeper::coordination::etcd::{LoginFiles, UserName};
-use moonkeeper::master::flags::{self, Parsed};
+use moonkeeper::master::settings::command_line::{Parsed, parse};
 use moonkeeper::master::settings::companion::CompanionSettings;
 use moonkeeper::master::settings::ha::{Durability, Expired};
 use moonkeeper::master::settings::peer::PeerAuth;
@@ -171,7 +171,7 @@ fn settings(name: &str) -> Settings {
     };
     let args = pod.containers[0].args.as_ref().unwrap();
     assert_eq!(args[0], "master");
-    match flags::parse(&args[1..], &env.collect::<Vec<_>>(), &read).unwrap() {
+    match parse(&args[1..], &env.collect::<Vec<_>>(), &read).unwrap() {
         Parsed::Run { settings, warnings } => {
             assert!(warnings.is_empty(), "{warnings:?}");
             *settings
@@ -225,7 +225,7 @@ fn the_defaults_of_the_resource_are_those_of_the_master() {
     let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
     let env =
         [("POD_IP", "10.1.2.3"), ("POD_NAME", "minimal-0")].map(|(name, value)| (name.into(), value.into()));
-    let Parsed::Run { settings: mut own, .. } = flags::parse(&args, &env, &read).unwrap() else {
+    let Parsed::Run { settings: mut own, .. } = parse(&args, &env, &read).unwrap() else {
         panic!("no settings")
     };
     let from_resource = settings("minimal");

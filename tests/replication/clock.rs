@@ -3,13 +3,15 @@
 
 use std::time::Duration;
 
+use moonkeeper::cluster::keys::Keys;
+use moonkeeper::cluster::member::{Addresses, BootId};
+use moonkeeper::cluster::role::Role;
 use moonkeeper::coordination::model::Model;
 use moonkeeper::coordination::types::{Get, KeyRange, Request, Response};
 use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::types::LogTime;
-use moonkeeper::replication::keys::Keys;
-use moonkeeper::replication::node::status::{Activity, Role};
-use moonkeeper::replication::node::{Addresses, BootId, CallId, Command, Input, Node, Settings};
+use moonkeeper::replication::node::status::Activity;
+use moonkeeper::replication::node::{CallId, Command, Input, Node, Settings};
 use moonkeeper::replication::time::Monotonic;
 
 const SECOND: u64 = 1_000_000;

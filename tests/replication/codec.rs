@@ -3,13 +3,12 @@
 use crate::records;
 use crate::support::Chance;
 use bytes::Bytes;
+use moonkeeper::cluster::log_end::{Checksum, Latest, LogId};
 use moonkeeper::engine::format::Format;
+use moonkeeper::engine::key::Key;
 use moonkeeper::engine::record::{ObjectRef, Place, Record, Start};
-use moonkeeper::engine::shard::Key;
 use moonkeeper::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Term};
-use moonkeeper::replication::batch::{
-    Batch, BatchError, Body, Checksum, Latest, LogId, MAX_BODY, MAX_RECORDS, Sealed, seal,
-};
+use moonkeeper::replication::batch::{Batch, BatchError, Body, MAX_BODY, MAX_RECORDS, Sealed, seal};
 use moonkeeper::replication::codec::json::View;
 use moonkeeper::replication::codec::{Context, Records, Scratch, encode};
 use proptest::prelude::*;

@@ -4,13 +4,14 @@ use std::process::{Command, Output};
 
 use crate::process::{EtcdProcess, PATIENCE, binary};
 use bytes::Bytes;
+use moonkeeper::cluster::keys::Keys;
+use moonkeeper::cluster::log_end::{Checksum, Latest, LogId};
 use moonkeeper::coordination::etcd::{Etcd, EtcdSettings};
 use moonkeeper::coordination::types::{LeaseId, Op, Request, Response, Txn};
+use moonkeeper::engine::key::Key;
 use moonkeeper::engine::record::{ObjectRef, Place, Record, RemoveSource, SoftPin, Start};
-use moonkeeper::engine::shard::Key;
 use moonkeeper::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Term, Uuid};
-use moonkeeper::replication::batch::{Body, Checksum, Latest, LogId, seal};
-use moonkeeper::replication::keys::Keys;
+use moonkeeper::replication::batch::{Body, seal};
 use serde_json::Value;
 
 const CLUSTER: &str = "dumped";
@@ -164,8 +165,8 @@ async fn a_log_is_shown_and_what_is_wrong_with_it_is_named() {
 #[test]
 fn what_makes_no_sense_is_said() {
     for (arguments, why) in [
-        (&["--from", "9", "--to", "3"][..], "--from=9 is behind --to=3"),
-        (&["--cluster_id", "A/B"], "'A/B' is no id of a cluster"),
+        (&["--from", "9", "--to", "3"][..], "--from=9 is greater than --to=3"),
+        (&["--cluster_id", "A/B"], "'A/B' is not a cluster id"),
         (&["--etcd_endpoints", "ftp://x"], "ftp://x"),
         (&["--from", "x"], "invalid value 'x'"),
     ] {

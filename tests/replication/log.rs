@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use moonkeeper::cluster::keys::Keys;
+use moonkeeper::cluster::log_end::{Checksum, LogId};
 use moonkeeper::coordination::model::Model;
 use moonkeeper::coordination::types::{
     Failure, Get, KeyRange, LeaseId, Op, OpResult, Page, Request, Response, Txn,
@@ -13,9 +15,8 @@ use moonkeeper::engine::record::Record;
 use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::state::Log;
 use moonkeeper::engine::types::{LogTime, SequenceId, Term, Uuid};
-use moonkeeper::replication::batch::{Batch, Checksum, LogId};
+use moonkeeper::replication::batch::Batch;
 use moonkeeper::replication::follower::{Offered, Position};
-use moonkeeper::replication::keys::Keys;
 use moonkeeper::replication::queue::Queue;
 use moonkeeper::replication::replica::Replica;
 use moonkeeper::replication::writer::{Discontinuity, End, Writer, Written};

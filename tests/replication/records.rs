@@ -1,14 +1,14 @@
 //! Records to encode: one fixed example of each kind, and random ones.
 
-use moonkeeper::engine::digest::Digest;
 use moonkeeper::engine::format::Format;
-use moonkeeper::engine::object::ReplicaId;
+use moonkeeper::engine::key::Key;
 use moonkeeper::engine::record::{
     DynamicLease, EvictRule, LeaseBucket, ObjectRef, Place, Record, RemoveSource, ReplicationKind, SoftPin,
     Start,
 };
 use moonkeeper::engine::segment::SegmentSpec;
-use moonkeeper::engine::shard::Key;
+use moonkeeper::engine::types::Digest;
+use moonkeeper::engine::types::ReplicaId;
 use moonkeeper::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Term, Uuid};
 
 use crate::support::chance::Chance;

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use crate::support::world::World;
 use crate::support::{assert_sound, cases, end, mount, plain, put, start};
+use moonkeeper::cluster::log_end::{Checksum, Latest, LogId};
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::snapshot::{Restore, SnapshotError};
 use moonkeeper::engine::types::{LogTime, SequenceId, Term};
-use moonkeeper::replication::batch::{Checksum, Latest, LogId};
 use moonkeeper::replication::snapshot::{
     self, Damage, FORMAT, FileError, FormatError, list, newest_good, prune, read_from, write_to,
 };

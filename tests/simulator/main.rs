@@ -23,7 +23,7 @@ const SEEDS: u64 = 1_000;
 const DATED_SEEDS: u64 = 100;
 
 /// How often each thing happens in a thousand seeds, at least: about half of what it is.
-const FLOORS: [(&str, u64); 20] = [
+const FLOORS: [(&str, u64); 22] = [
     ("events", 20_000_000),
     ("terms", 2_500),
     ("records", 500_000),
@@ -44,6 +44,8 @@ const FLOORS: [(&str, u64); 20] = [
     ("raised", 100),
     ("parked_puts", 1_000),
     ("resumed", 400),
+    ("suspended", 30),
+    ("stopped", 30),
 ];
 
 /// The same for each kind of fault.

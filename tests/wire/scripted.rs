@@ -1,5 +1,6 @@
 //! A service for tests: what a call does is written in its key.
 
+use moonkeeper::engine::types::SequenceId;
 use moonkeeper::wire::frame::INVALID_RPC_ARGUMENTS;
 use moonkeeper::wire::functions::{Function, decode_request, encode_response, rpc};
 use moonkeeper::wire::messages::{KeyRequest, ReplicaDescriptor};
@@ -78,7 +79,7 @@ impl Scripted {
                 encode_response::<rpc::ExistKey, _>(&Expected::Ok(true), out);
                 out.resize(out.len() + more as usize, 0);
                 at_work.fetch_sub(1, Ordering::Relaxed);
-                Ok(0)
+                Ok(SequenceId(0))
             };
             let holds_back = key.starts_with(b"change");
             return Outcome::Aside(Box::new(Aside { work: Box::new(work), keeps: key.len(), holds_back }));
@@ -86,8 +87,8 @@ impl Scripted {
         encode_response::<rpc::ExistKey, _>(&Expected::Ok(true), out);
         let words: Vec<&[u8]> = key.split(|byte| *byte == b' ').collect();
         let depends_on = match words[..] {
-            [b"wait", id, ..] => number(id),
-            _ => 0,
+            [b"wait", id, ..] => SequenceId(number(id)),
+            _ => SequenceId(0),
         };
         Outcome::Ready { depends_on }
     }
@@ -103,20 +104,20 @@ impl Service for Scripted {
                 let key = vec![b'k'; length];
                 let found = Map(vec![(key.as_slice(), Vec::<ReplicaDescriptor<'_>>::new())]);
                 encode_response::<rpc::GetReplicaListByRegex, _>(&Expected::Ok(found), out);
-                Outcome::Ready { depends_on: 0 }
+                Outcome::Ready { depends_on: SequenceId(0) }
             }
             _ => Outcome::Error(Failure { code: INVALID_RPC_ARGUMENTS, message: "invalid rpc arg" }),
         }
     }
 
-    fn durable(&self) -> u64 {
-        *self.durable.borrow()
+    fn durable(&self) -> SequenceId {
+        SequenceId(*self.durable.borrow())
     }
 
-    fn wait_durable(&self, id: u64) -> BoxFuture<()> {
+    fn wait_durable(&self, id: SequenceId) -> BoxFuture<()> {
         let mut durable = self.durable.subscribe();
         Box::pin(async move {
-            durable.wait_for(|durable| *durable >= id).await.unwrap();
+            durable.wait_for(|durable| *durable >= id.0).await.unwrap();
         })
     }
 

@@ -1,4 +1,4 @@
-//! The calls of each scenario: requests prepared as templates, and how a good answer looks.
+//! The calls of each scenario: requests prepared as templates, and the check of their replies.
 
 use clap::ValueEnum;
 
@@ -11,11 +11,11 @@ use crate::wire::messages::{
 use crate::wire::struct_pack::{Form, decode, encode};
 use crate::wire::types::{ReplicaType, Uuid};
 
-/// The one tenant.
+/// The tenant of all objects.
 pub(super) const TENANT: &[u8] = b"default";
-/// Bytes of a key.
+/// Length of a key in bytes, its number included.
 const KEY: usize = 64;
-/// A key ends in its number, in so many hexadecimal digits.
+/// Number of hexadecimal digits at the end of a key, which are its number.
 const DIGITS: usize = 16;
 
 /// What is called.
@@ -32,7 +32,7 @@ pub(super) enum Scenario {
 }
 
 impl Scenario {
-    /// The calls that make one operation, one after the other.
+    /// Returns the calls that make one operation, in order.
     pub(super) fn functions(self) -> &'static [Function] {
         match self {
             Self::ExistKey => &[Function::ExistKey],
@@ -44,12 +44,12 @@ impl Scenario {
         }
     }
 
-    /// Whether objects have to be there before.
+    /// Returns whether objects have to exist before.
     pub(super) fn reads(self) -> bool {
         !matches!(self, Self::Put | Self::BatchPut)
     }
 
-    /// Keys in one operation.
+    /// Returns the number of keys in one operation.
     pub(super) fn items(self, batch: u32) -> u64 {
         match self {
             Self::ExistKey | Self::GetReplicaList | Self::Put => 1,
@@ -58,7 +58,7 @@ impl Scenario {
     }
 }
 
-/// The key of this number.
+/// Returns the key with this number.
 fn key(number: u64) -> Vec<u8> {
     let mut key = vec![b'.'; KEY - DIGITS];
     key[..17].copy_from_slice(b"moonkeeper/bench/");
@@ -70,17 +70,17 @@ fn key(number: u64) -> Vec<u8> {
 #[derive(Debug)]
 pub(super) struct Template {
     frame: Vec<u8>,
-    /// Where the number of each key stands.
+    /// Offset of each key's number in the frame.
     numbers: Vec<usize>,
 }
 
 impl Template {
-    /// The request of a function, in the long form that the published packages send.
+    /// Builds the request of a function, in the long form that the published packages send.
     pub(super) fn new(function: Function, client: Uuid, items: u64, value_length: u64) -> Self {
         Self::placed(function, client, items, value_length, None)
     }
 
-    /// The same with the name of the segment that a Start prefers.
+    /// Builds the same with the name of the segment that a Start prefers.
     pub(super) fn placed(
         function: Function,
         client: Uuid,
@@ -88,7 +88,7 @@ impl Template {
         value_length: u64,
         segment: Option<&[u8]>,
     ) -> Self {
-        // Numbers that occur nowhere else, so that they can be found again.
+        // Numbers that occur nowhere else, so that their offsets can be found.
         let keys: Vec<Vec<u8>> = (0..items).map(|i| key(0xfedc_ba98_0000_0000 + i)).collect();
         let mut frame = Vec::new();
         append_request(&mut frame, 0, function.id(), |out| {
@@ -165,8 +165,8 @@ fn append_body(
     }
 }
 
-/// How good answers to one function look. The first is decoded; as long as others have its length and head they are
-/// taken to be as good, so that the load costs little.
+/// Check of the replies to one function. The first is decoded; others with the same length and the same first bytes
+/// count as equally good, so that the check costs little.
 #[derive(Debug)]
 pub(super) struct Check {
     function: Function,
@@ -179,7 +179,7 @@ impl Check {
         Self { function, items: items as usize, known: None }
     }
 
-    /// Whether the call succeeded, for every one of its keys.
+    /// Returns whether the call succeeded for every one of its keys.
     pub(super) fn is_good(&mut self, body: &[u8]) -> bool {
         if let Some((length, head)) = &self.known
             && body.len() == *length
@@ -194,8 +194,9 @@ impl Check {
         good
     }
 
-    /// Bytes that all good answers share. Some are the same altogether; others name addresses, and only what comes before
-    /// those is: the code, in the long form the literal, in a batch the number of items, and a flag for success.
+    /// Returns how many first bytes all good replies share. Some replies are entirely equal; others contain addresses
+    /// and share only what comes before those: the code, in the long form the literal, in a batch the number of items,
+    /// and a flag for success.
     fn head(&self, body: &[u8]) -> usize {
         let batch = match self.function {
             Function::GetReplicaList | Function::PutStart => 0,

@@ -8,9 +8,9 @@ use serde_json::json;
 use super::session::Session;
 use super::{BenchError, Target, load};
 
-/// Segments are as many times as large as what they hold, so that nothing is evicted.
+/// Factor by which a segment is larger than its objects, so that nothing is evicted.
 const SPARE: u64 = 2;
-/// The first client's segment holds this share of the objects; the others share what is left.
+/// The first client's segment holds one of this many parts of the objects; the others share the rest.
 const FIRST_SHARE: u64 = 10;
 
 /// Objects, and in whose memory they are.
@@ -33,7 +33,7 @@ pub(super) struct FillArguments {
 }
 
 impl Layout {
-    /// The keys of one client, whole batches of them.
+    /// Returns the keys of one client, in whole batches.
     pub(super) fn keys(&self, client: u16, batch: u32) -> Range<u64> {
         let batch = u64::from(batch.max(1));
         let batches = self.objects.div_ceil(batch);
@@ -47,15 +47,14 @@ impl Layout {
     }
 }
 
-/// What a fill did; a batch of which a part was refused counts as refused.
+/// Result of a fill, in objects; a batch of which a part was refused counts as refused.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Filled {
-    /// Objects.
     pub(super) put: u64,
     pub(super) refused: u64,
 }
 
-/// Clients, some of which may be gone, and what of their objects is there.
+/// Clients, some of which may have ended, and which of them have their objects.
 pub(super) struct Clients {
     target: Target,
     pub(super) layout: Layout,
@@ -74,15 +73,15 @@ impl Clients {
         Self { target, layout, members }
     }
 
-    /// Starts every client that is not there and puts every object that is not there. A master may refuse keys that it
-    /// has just removed, the reference does for some time; they count as refused.
+    /// Starts every client that does not run and puts every object that is missing. A master may refuse keys that it
+    /// has just removed, as the reference does for some time; they count as refused.
     pub(super) async fn complete(&mut self) -> Result<Filled, BenchError> {
         let mut filled = Filled::default();
         for (number, member) in (0..).zip(&mut self.members) {
             let keys = self.layout.keys(number, self.target.batch);
             if member.session.is_none() {
                 let size = (keys.end - keys.start) * self.target.value_length * SPARE;
-                // Whole units of what the reference's allocator asks for.
+                // The reference's allocator requires whole units.
                 let size = size.next_multiple_of(16 << 20).max(64 << 20);
                 let session = Session::open_one_of(self.target.address, size, number).await?;
                 member.session = Some(session);
@@ -97,12 +96,12 @@ impl Clients {
         Ok(filled)
     }
 
-    /// A client that stays to the end; `complete` has started it.
+    /// Returns a client that stays to the end; `complete` has started it.
     pub(super) fn last(&self) -> Result<&Session, BenchError> {
         self.members.last().and_then(|member| member.session.as_ref()).ok_or(BenchError::NotFilled(0))
     }
 
-    /// The first client, whose segment holds a tenth of the objects, unmounts it.
+    /// Unmounts the segment of the first client, which holds a tenth of the objects.
     pub(super) async fn unmount_first(&mut self) -> Result<(), BenchError> {
         if let Some(member) = self.members.first_mut()
             && let Some(session) = std::mem::take(member).session
@@ -112,20 +111,20 @@ impl Clients {
         Ok(())
     }
 
-    /// Half of the clients end without a word; returns the names of their segments. The last one stays.
+    /// Ends half of the clients without an unmount; returns the names of their segments. The last client stays.
     pub(super) fn end_half(&mut self) -> Vec<String> {
         let half = self.members.len() / 2;
         let ended = self.members.iter_mut().take(half).filter_map(|member| std::mem::take(member).session);
         ended.map(|session| String::from_utf8_lossy(session.segment_name()).into_owned()).collect()
     }
 
-    /// All objects were removed; the clients are there.
+    /// Records that all objects were removed while the clients stay.
     pub(super) fn emptied(&mut self) {
         self.members.iter_mut().for_each(|member| member.filled = false);
     }
 }
 
-/// Puts the objects, says so, and keeps the clients alive until standard input ends.
+/// Puts the objects, prints that, and keeps the clients alive until standard input ends.
 pub(super) async fn run(arguments: &FillArguments) -> Result<(), BenchError> {
     let mut clients = Clients::new(arguments.target, arguments.layout);
     let start = std::time::Instant::now();

@@ -1,4 +1,5 @@
-//! What etcd takes for one fenced transaction as the writer sends it: the limit of everything that waits for the log.
+//! The time that etcd takes for one fenced transaction as the writer sends it, which bounds every call that waits for
+//! the log.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use crate::coordination::types::{Compare, KeyRange, LeaseId, Op, Request, Txn};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Commits one transaction after the other, each with one compare and two puts, and says how long they took.
+/// Commits one transaction after the other, each with one compare and two puts, and reports how long they took.
 pub(super) async fn measure(arguments: &CommitArguments) -> Result<Value, BenchError> {
     let access = arguments.etcd.access()?.ok_or(BenchError::NoEtcd)?;
     let etcd = Etcd::connect(access.settings())?;

@@ -1,4 +1,4 @@
-//! What eviction costs with few and with many objects: it should depend on the victims alone.
+//! The cost of eviction with few and with many objects: it should depend on the number of victims alone.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::engine::types::{ErrorCode, LogTime, Uuid};
 
 use super::BenchError;
 
-/// Victims of one eviction.
+/// Objects that one eviction is set to remove; its time is scaled to this number.
 const VICTIMS: u64 = 1_000;
 /// Evictions from each population, of which the median counts.
 const ROUNDS: usize = 25;
@@ -22,7 +22,7 @@ const READING: u64 = 60_000;
 
 const CLIENT: Uuid = Uuid { first: 1, second: 2 };
 
-/// Evicts from a hundred thousand and from a million objects, by turns.
+/// Evicts from a hundred thousand and from a million objects, in turn.
 pub(super) fn measure() -> Result<Value, BenchError> {
     let (few, many) = (100_000, 1_000_000);
     let populations = [Population::new(few)?, Population::new(many)?];
@@ -52,10 +52,10 @@ struct Population {
 }
 
 impl Population {
-    /// An engine with so many objects, all read once, in another order than they were written in.
+    /// Builds an engine with this many objects, all read once, in another order than they were written in.
     fn new(objects: u64) -> Result<Self, BenchError> {
-        // Memory is always short, but in a segment so large that by how much it is does not count: every eviction
-        // takes the same share.
+        // Memory is always short, but the segment is so large that the amount does not matter: every eviction takes the
+        // same share.
         let eviction_ratio = VICTIMS as f64 / objects as f64;
         let engine = Engine::new(Rules { high_watermark: 0.0, eviction_ratio, ..Rules::default() });
         let start = LogTime(1_000_000);
@@ -99,7 +99,7 @@ impl Population {
         Ok(Self { engine, now })
     }
 
-    /// The time of one eviction, for just as many victims as there ought to be.
+    /// Returns the time of one eviction, scaled to [`VICTIMS`] victims.
     fn evict(&self) -> Duration {
         let start = Instant::now();
         let evicted = self.engine.evict(self.now);

@@ -1,4 +1,5 @@
-//! The floor: a server that reads headers and answers fixed replies. What a master costs above it is its own.
+//! The floor: a server that parses headers and sends fixed replies. What a master costs above it is the master's own
+//! cost.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,13 +18,13 @@ use crate::wire::messages::{
 use crate::wire::struct_pack::List;
 use crate::wire::types::{ClientStatus, Expected, ReplicaStatus};
 
-/// Room that every read has.
+/// Least free capacity of the buffer for every read.
 const READ: usize = 64 << 10;
 
 /// The body of each reply, as long as a master's.
 struct Replies {
     bodies: Vec<(u32, Vec<u8>)>,
-    /// For all that answer just "done".
+    /// For all functions that return nothing but success.
     done: Vec<u8>,
 }
 
@@ -88,7 +89,7 @@ impl Replies {
     }
 }
 
-/// Listens, says where, and serves until the process is ended.
+/// Listens, prints the address, and serves until the process is ended.
 pub(super) async fn run(address: SocketAddr, batch: u32) -> Result<(), BenchError> {
     let io = |source| BenchError::Io { what: "cannot listen", source };
     let listener = TcpListener::bind(address).await.map_err(io)?;
@@ -97,18 +98,18 @@ pub(super) async fn run(address: SocketAddr, batch: u32) -> Result<(), BenchErro
     Ok(())
 }
 
-/// Serves for ever.
+/// Answers all connections with prepared replies; never returns.
 pub(super) async fn serve(listener: TcpListener, batch: u32) {
     let replies = Arc::new(Replies::new(batch as usize));
     loop {
-        // A connection that could not be taken is the peer's loss.
+        // A failed accept is ignored: the peer gets an error.
         if let Ok((stream, _)) = listener.accept().await {
             tokio::spawn(answer(stream, Arc::clone(&replies)));
         }
     }
 }
 
-/// Answers all that one read brought with one write, until the peer goes away or makes no sense.
+/// Answers everything that one read brought with one write, until the peer disconnects or violates the protocol.
 async fn answer(mut stream: TcpStream, replies: Arc<Replies>) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut input = BytesMut::with_capacity(READ);

@@ -1,12 +1,12 @@
-//! Latencies in buckets: exact to about 3 %, and cheap to add to.
+//! A histogram of latencies: exact to about 3 %, and cheap to add to.
 
 use std::time::Duration;
 
-/// Every doubling is cut into this many buckets (its logarithm).
+/// Logarithm of the number of buckets for every doubling.
 const STEPS_LOG2: u32 = 5;
 const STEPS: u64 = 1 << STEPS_LOG2;
 
-/// How often which latency was seen.
+/// Number of calls in each bucket of latency.
 #[derive(Debug, Clone)]
 pub(super) struct Latencies {
     buckets: Vec<u64>,
@@ -28,7 +28,7 @@ impl Latencies {
         self.count += other.count;
     }
 
-    /// The latency in microseconds below which this share of them lies; 0 if there is none.
+    /// Returns the latency in microseconds below which this share of the calls lies; 0 if there are none.
     pub(super) fn quantile(&self, share: f64) -> f64 {
         let wanted = (self.count as f64 * share) as u64;
         let mut seen = 0;
@@ -50,7 +50,7 @@ fn bucket(nanos: u64) -> usize {
     ((u64::from(shift) << STEPS_LOG2) + (nanos >> shift)) as usize
 }
 
-/// The largest number that falls into a bucket.
+/// Returns the largest number that falls into a bucket.
 fn upper(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < 2 * STEPS {

@@ -1,7 +1,7 @@
 //! The load: connections that each keep a number of operations outstanding.
 //!
-//! A connection answers whatever one read brought with one write, and reads the clock once for both, so that the load
-//! itself costs little beside a master on the same machine.
+//! A connection handles everything that one read brought with one write, and reads the clock once for both, so that the
+//! load itself costs little beside a master on the same machine.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -21,25 +21,25 @@ use super::{BenchError, LoadArguments, Target, process, seconds};
 use crate::wire::frame::{RESPONSE_HEADER, ResponseHeader};
 use crate::wire::types::Uuid;
 
-/// Room that every read has.
+/// Least free capacity of the buffer for every read.
 const READ: usize = 64 << 10;
 
-/// What all connections share.
+/// State that all connections share.
 pub(super) struct Plan {
     scenario: Scenario,
     templates: Vec<Template>,
     items: u64,
     /// Objects that may be read; for a put, objects to be put.
     keys: u64,
-    /// The first key that was not put yet.
+    /// The first key that is not put yet.
     next: AtomicU64,
-    /// Operations are counted.
+    /// Whether operations are counted; not during the warm-up.
     counting: AtomicBool,
-    /// No further operation is started.
+    /// Whether no further operation may start.
     stopping: AtomicBool,
 }
 
-/// What one connection, or all of them, did while operations were counted.
+/// Counts of one connection, or of all, while operations were counted.
 pub(super) struct Tally {
     pub(super) operations: u64,
     pub(super) errors: u64,
@@ -51,7 +51,7 @@ impl Plan {
         Self::placed(scenario, client, target, 0..keys, None)
     }
 
-    /// Puts of these keys prefer a segment.
+    /// Plans puts of these keys that prefer a segment.
     fn placed(
         scenario: Scenario,
         client: Uuid,
@@ -73,7 +73,7 @@ impl Plan {
         }
     }
 
-    /// The first key of the next operation, or `None` when nothing more is to be started.
+    /// Returns the first key of the next operation, or `None` if no further operation may start.
     fn draw(&self, random: &mut u64) -> Option<u64> {
         if self.stopping.load(Ordering::Relaxed) {
             return None;
@@ -90,7 +90,7 @@ impl Plan {
     }
 }
 
-/// Puts objects with the keys from 0 on, as fast as the master takes them.
+/// Puts objects with the keys from 0 on, as fast as the master accepts them.
 pub(super) async fn fill(target: &Target, client: Uuid, objects: u64) -> Result<Tally, BenchError> {
     let few = Target { connections: 4, outstanding: 2, ..*target };
     let plan = Arc::new(Plan::new(Scenario::BatchPut, client, &few, objects));
@@ -109,7 +109,7 @@ pub(super) async fn fill_segment(
     spread(&few, &plan).await
 }
 
-/// Runs a scenario for a while and says what it took.
+/// Runs a scenario for a while and reports its throughput and latencies.
 pub(super) async fn measure(arguments: &LoadArguments) -> Result<Value, BenchError> {
     let LoadArguments { target, scenario, keys, .. } = arguments;
     let session = match arguments.filled {
@@ -177,7 +177,7 @@ fn report(
     })
 }
 
-/// Runs all connections until there is nothing more to start and every answer has come.
+/// Runs all connections until no further operation may start and every reply has come.
 async fn spread(target: &Target, plan: &Arc<Plan>) -> Result<Tally, BenchError> {
     let mut connections = Vec::new();
     for number in 0..target.connections {
@@ -196,7 +196,7 @@ async fn spread(target: &Target, plan: &Arc<Plan>) -> Result<Tally, BenchError> 
     Ok(sum)
 }
 
-/// One operation that is under way. Its number on the wire is its index.
+/// One operation under way. Its sequence number on the wire is its index.
 struct Slot {
     first: u64,
     step: usize,
@@ -266,7 +266,7 @@ impl Connection {
         Ok(self.tally)
     }
 
-    /// Starts an operation in a slot that has none, if there is one to start.
+    /// Starts an operation in an empty slot, if one may start.
     fn start(&mut self, slot: usize, now: Instant) {
         if let Some(first) = self.plan.draw(&mut self.random) {
             self.slots[slot] = Slot { first, step: 0, since: now };
@@ -275,7 +275,7 @@ impl Connection {
         }
     }
 
-    /// Goes on with the operation whose call was answered: to its next call, or to another operation.
+    /// Continues the operation whose call was answered: with its next call, or with another operation.
     fn answered(&mut self, header: &ResponseHeader, body: &[u8], now: Instant) {
         let number = header.sequence as usize;
         let Some(slot) = self.slots.get_mut(number) else {

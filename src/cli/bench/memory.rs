@@ -1,4 +1,4 @@
-//! What objects cost a master in memory, and what comes back when they are gone.
+//! The memory that objects cost a master, and how much of it is released when they are removed.
 
 use std::time::{Duration, Instant};
 
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::session::Session;
 use super::{BenchError, MemoryArguments, load, process, seconds};
 
-/// Time for allocators and background threads to come to rest before memory is read.
+/// Time for allocators and background threads to settle before memory is read.
 const REST: Duration = Duration::from_secs(2);
-/// How often memory is read while it is given back.
+/// How often memory is read while it is being released.
 const POLL: Duration = Duration::from_millis(250);
 
-/// Puts objects, removes them all, and says what the master's resident memory was before, with them and after.
+/// Puts objects, removes them all, and reports the master's resident memory before, with them and after.
 pub(super) async fn measure(arguments: &MemoryArguments) -> Result<Value, BenchError> {
     let target = &arguments.target;
     let pid = target.pid.unwrap_or(0);

@@ -1,10 +1,10 @@
-//! `moonkeeper bench`: load for a master, ours or the reference, and a floor to compare both with.
+//! `moonkeeper bench`: load for a master, Moonkeeper's or the reference, and a floor to compare both with.
 //!
-//! `load` keeps a number of calls outstanding on a number of connections and says what they took; `memory` says what
-//! objects cost, `eviction` what removing them costs the engine, `commits` what etcd takes for a transaction; `floor` is
-//! the cheapest server there can be on the same runtime; `stalls` says how long other clients wait while one asks for
-//! something large, `silence` how long no master answers, `fill` puts objects for both. Each prints JSON, one line for
-//! each report. The programs in `benches/` drive them all.
+//! `load` keeps a number of calls outstanding on a number of connections and reports their cost; `memory` reports the
+//! memory of objects, `eviction` what removing them costs the engine, `commits` the time of an etcd transaction;
+//! `floor` is the cheapest possible server on the same runtime; `stalls` reports how long other clients wait while one
+//! requests something large, `silence` how long no master answers; `fill` puts objects for both. Each prints JSON, one
+//! line per report. The programs in `benches/` drive them all.
 
 mod calls;
 mod clients;
@@ -36,14 +36,14 @@ enum BenchError {
     /// The master could not be reached, or did not answer.
     #[error(transparent)]
     Client(#[from] crate::wire::client::ClientError),
-    /// The master refused something that has to work before anything can be measured.
+    /// The master refused a call that has to succeed before anything can be measured.
     #[error("the master answered {code} to {call}")]
     Refused { call: &'static str, code: i32 },
     /// A connection broke, or a port could not be opened.
     #[error("{what}: {source}")]
     Io { what: &'static str, source: std::io::Error },
     /// The other end does not speak the protocol.
-    #[error("not a reply: {0}")]
+    #[error("the other end does not speak the protocol: {0}")]
     Frame(#[from] crate::wire::frame::FrameError),
     /// There is no such process, or nothing can be read about it.
     #[error("cannot read what process {0} has used")]
@@ -51,23 +51,23 @@ enum BenchError {
     /// Without etcd there is nothing to commit to.
     #[error("--etcd_endpoints is needed")]
     NoEtcd,
-    /// What was said about etcd makes no sense.
+    /// The endpoints of etcd cannot be parsed.
     #[error(transparent)]
     Endpoints(#[from] crate::master::settings::ha::EndpointsError),
-    /// What was said about etcd cannot be used.
+    /// The settings of etcd cannot be used.
     #[error(transparent)]
     Settings(#[from] crate::coordination::etcd::SettingsError),
-    /// etcd did not do what it was asked.
+    /// A call to etcd failed.
     #[error("etcd: {0}")]
     Etcd(#[from] crate::coordination::types::Failure),
-    /// Objects could not be put, so nothing can be measured with them.
+    /// Some objects could not be put, so nothing can be measured with them.
     #[error("{0} objects could not be put")]
     NotFilled(u64),
-    /// The HTTP port did not answer as it has to.
+    /// The HTTP port did not respond with 200.
     #[error("GET {path}: {reason}")]
     Http { path: &'static str, reason: String },
-    /// Every call has to fit the keys that there are.
-    #[error("there are fewer keys than a call names")]
+    /// A call names more keys than there are.
+    #[error("--keys is smaller than the number of keys in one call")]
     TooFewKeys,
 }
 
@@ -180,7 +180,7 @@ struct CommitArguments {
     bytes: usize,
 }
 
-/// Seconds from the command line; what makes no sense is 0.
+/// Converts seconds from the command line; invalid numbers become 0.
 fn seconds(number: f64) -> Duration {
     Duration::try_from_secs_f64(number).unwrap_or_default()
 }
@@ -188,23 +188,23 @@ fn seconds(number: f64) -> Duration {
 /// Waits until standard input ends, or cannot be read.
 async fn end_of_input() {
     let (ended, end) = tokio::sync::oneshot::channel();
-    // A thread of its own that is not waited for: nothing can interrupt its read.
+    // A thread that is never joined: its read cannot be interrupted.
     std::thread::spawn(move || {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        // The receiver is gone when time ran out first.
+        // The receiver is gone if the time ran out first.
         let _ = ended.send(());
     });
     let _ = end.await;
 }
 
-/// Runs a benchmark.
+/// Runs a benchmark; wrong usage ends with exit code 2.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
     let name = std::iter::once("moonkeeper bench");
     let arguments = match Arguments::try_parse_from(name.chain(args.iter().map(String::as_str))) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // A broken pipe is nothing to complain about.
+            // A broken pipe is not an error.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }

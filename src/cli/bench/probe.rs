@@ -1,4 +1,4 @@
-//! Probes: each has a thread, a connection and one call outstanding, so that nothing but the master makes it wait.
+//! Probes: each has a thread, a connection and one call outstanding, so that only the master can make it wait.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,11 +16,12 @@ use crate::wire::frame::{RESPONSE_HEADER, ResponseHeader};
 use crate::wire::functions::Function;
 use crate::wire::types::Uuid;
 
-/// Between two calls of a probe: short beside any stall that matters, long enough to leave the processor to the master.
+/// Pause between two calls of a probe: short beside any stall that matters, long enough to leave the processor to the
+/// master.
 const PAUSE: Duration = Duration::from_micros(500);
-/// After this an answer does not come.
+/// Timeout of a call.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Calls of each probe before those that count.
+/// Calls of each probe before counting may begin.
 const WARM_UP: u64 = 50;
 const WARMING: u8 = 0;
 const COUNTING: u8 = 1;
@@ -41,7 +42,7 @@ impl Wire {
         Ok(Self { stream, frame: Vec::new(), sequence: 0 })
     }
 
-    /// Makes a call and waits for its answer, whatever that says.
+    /// Makes a call and waits for its reply, whatever it contains.
     pub(super) fn call(&mut self, template: &Template, key: u64) -> std::io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         self.frame.clear();
@@ -59,7 +60,7 @@ impl Wire {
     }
 }
 
-/// What a probe calls.
+/// The call that a probe makes.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     ExistKey,
@@ -70,14 +71,14 @@ enum Kind {
 const KINDS: [(Kind, &str); 3] =
     [(Kind::ExistKey, "exist_key"), (Kind::Ping, "ping"), (Kind::PutStart, "put_start")];
 
-/// What one probe saw.
+/// Number and latencies of the calls of one probe.
 struct Waits {
     calls: u64,
     longest: Duration,
     latencies: Latencies,
 }
 
-/// One probe of each kind at work.
+/// One running probe of each kind.
 pub(super) struct Probes {
     phase: Arc<AtomicU8>,
     warm: Arc<AtomicU64>,
@@ -85,26 +86,34 @@ pub(super) struct Probes {
 }
 
 impl Probes {
-    /// Starts them; `objects` is how many keys there are to ask for, `client` who pings and puts.
-    pub(super) fn start(address: SocketAddr, client: Uuid, objects: u64) -> Self {
+    /// Starts the probes; `objects` is the number of existing keys, `client` the client that pings and puts. One more probe
+    /// pings `control`.
+    pub(super) fn start(
+        address: SocketAddr,
+        control: Option<SocketAddr>,
+        client: Uuid,
+        objects: u64,
+    ) -> Self {
         let (phase, warm) = (Arc::new(AtomicU8::new(WARMING)), Arc::new(AtomicU64::new(0)));
-        let threads = KINDS.map(|(kind, name)| {
+        let probes = KINDS.map(|(kind, name)| (kind, name, address)).into_iter();
+        let threads = probes.chain(control.map(|control| (Kind::Ping, "control", control)));
+        let threads = threads.map(|(kind, name, address)| {
             let (phase, warm) = (Arc::clone(&phase), Arc::clone(&warm));
             (name, std::thread::spawn(move || probe(kind, address, client, objects, &phase, &warm)))
         });
-        Self { phase, warm, threads: threads.into() }
+        Self { threads: threads.collect(), phase, warm }
     }
 
-    /// Counts from here on, once every probe has made some calls.
+    /// Starts counting, once every probe has made some calls.
     pub(super) async fn count(&self) {
         let ended = || self.threads.iter().any(|(_, thread)| thread.is_finished());
-        while self.warm.load(Ordering::Relaxed) < KINDS.len() as u64 && !ended() {
+        while self.warm.load(Ordering::Relaxed) < self.threads.len() as u64 && !ended() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         self.phase.store(COUNTING, Ordering::SeqCst);
     }
 
-    /// Waits for the calls that are outstanding; says by probe how long the longest took.
+    /// Waits for the outstanding calls; reports the longest for each probe.
     pub(super) fn stop(self) -> Result<Value, BenchError> {
         self.phase.store(STOPPING, Ordering::SeqCst);
         let mut report = Map::new();
@@ -138,7 +147,7 @@ fn probe(
     };
     let mut wire = Wire::connect(address, PATIENCE)?;
     let mut waits = Waits { calls: 0, longest: Duration::ZERO, latencies: Latencies::new() };
-    // New keys lie beyond all objects, and are others in every run.
+    // New keys are beyond all existing objects, and differ in every run.
     let unused = (1 << 62) + std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64 >> 2);
     for number in 0_u64.. {
         let begun_in = phase.load(Ordering::SeqCst);
@@ -147,13 +156,13 @@ fn probe(
         }
         let key = match kind {
             Kind::PutStart => unused + number,
-            // A stride that is coprime to every usual number of objects: all shards are visited.
+            // A stride that is coprime to every usual number of objects, so that all shards are visited.
             Kind::ExistKey | Kind::Ping => number.wrapping_mul(7_368_787) % objects.max(1),
         };
         let sent = Instant::now();
         wire.call(&asked, key)?;
         let waited = sent.elapsed();
-        // A call that was outstanding when the step began, or when it ended, waited for it, too.
+        // A call that was outstanding when the step began, or when it ended, was delayed by it, too.
         if begun_in == COUNTING || phase.load(Ordering::SeqCst) == COUNTING {
             waits.calls += 1;
             waits.longest = waits.longest.max(waited);

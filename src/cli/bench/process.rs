@@ -1,23 +1,23 @@
-//! What a process has used, from the kernel's books.
+//! Resource use of a process, read from /proc.
 
 use super::BenchError;
 
-/// Microseconds of a clock tick: Linux shows times to programs in hundredths of a second on every machine.
+/// Microseconds of a clock tick: Linux reports times to programs in hundredths of a second on every machine.
 const TICK_MICROS: u64 = 10_000;
 
-/// Microseconds of processor time, in user mode and in the kernel together.
+/// Returns the microseconds of processor time, in user mode and in the kernel together.
 pub(super) fn cpu_micros(pid: u32) -> Result<u64, BenchError> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok();
     ticks(&stat.unwrap_or_default()).map(|ticks| ticks * TICK_MICROS).ok_or(BenchError::Process(pid))
 }
 
-/// `utime + stime`, the 14th and 15th field; the second is a name in parentheses that may have blanks itself.
+/// Returns `utime + stime`, the 14th and 15th field; the second field is a name in parentheses that may contain blanks.
 fn ticks(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
     Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
 }
 
-/// Resident bytes.
+/// Returns the resident memory in bytes.
 pub(super) fn resident_bytes(pid: u32) -> Result<u64, BenchError> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,4 +1,4 @@
-//! A client of the master that offers memory for the objects of a benchmark and stays alive while it runs.
+//! A client of the master that mounts memory for the objects of a benchmark and stays alive while it runs.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::wire::messages::{
 use crate::wire::struct_pack::Form;
 use crate::wire::types::{ErrorCode, Uuid};
 
-/// How often real clients ping.
+/// Interval of pings, as in real clients.
 const PING: Duration = Duration::from_secs(1);
 
 pub(super) struct Session {
@@ -29,18 +29,18 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Mounts a segment of `size` bytes, makes the client known, and goes on to ping.
+    /// Mounts a segment of `size` bytes, registers the client, and keeps pinging.
     pub(super) async fn open(address: SocketAddr, size: u64) -> Result<Self, BenchError> {
         Self::open_one_of(address, size, 0).await
     }
 
-    /// The same for one of several clients of this process.
+    /// Does the same for one of several clients of this process.
     pub(super) async fn open_one_of(address: SocketAddr, size: u64, number: u16) -> Result<Self, BenchError> {
         let client = Arc::new(Client::connect(address, Form::Long).await?);
         let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
         let id = Uuid { first: now, second: u64::from(std::process::id()) << 16 | u64::from(number) };
         let segment_id = Uuid { first: id.second, second: id.first };
-        // Two loads at the same time each have a memory of their own, and so has every client of one load.
+        // Segments of two loads at the same time must not overlap, nor those of the clients of one load.
         let [high, low] = number.to_be_bytes();
         let endpoint = format!("127.{high}.{low}.1:{}", 10_000 + std::process::id() % 50_000);
         let segment_name = format!("moonkeeper-bench-{number}");
@@ -63,7 +63,7 @@ impl Session {
         Ok(Self { client, id, segment: segment_id, segment_name, pings })
     }
 
-    /// The name of its segment.
+    /// Returns the name of its segment.
     pub(super) fn segment_name(&self) -> &[u8] {
         self.segment_name.as_bytes()
     }
@@ -76,7 +76,7 @@ impl Session {
         Ok(())
     }
 
-    /// Removes the objects whose key matches a pattern, in spite of leases; says how many those were.
+    /// Removes the objects whose key matches a pattern, even those with a lease; returns how many.
     pub(super) async fn remove_by_regex(&self, pattern: &[u8]) -> Result<i64, BenchError> {
         let request = RemoveRequest { key: pattern, force: true, tenant_id: TENANT };
         let answer = self.client.call_typed::<rpc::RemoveByRegex>(&request).await?;
@@ -87,13 +87,13 @@ impl Session {
         }
     }
 
-    /// Leaves the master as it was.
+    /// Removes all objects and the segment, so that the master is left as it was.
     pub(super) async fn close(self) -> Result<(), BenchError> {
         self.remove_all().await?;
         self.unmount().await
     }
 
-    /// Takes the segment away, with every object in it.
+    /// Unmounts the segment, with every object in it.
     pub(super) async fn unmount(&self) -> Result<(), BenchError> {
         let request = UnmountSegmentRequest { segment_id: self.segment, client_id: self.id };
         self.client.call_typed::<rpc::UnmountSegment>(&request).await?;
@@ -115,7 +115,7 @@ fn succeeded<E>(call: &'static str, answer: Result<Result<(), ErrorCode>, E>) ->
     }
 }
 
-/// Pings until the connection ends; what is lost then shows as errors of the load.
+/// Pings until the connection ends; the load reports the errors that follow.
 async fn ping(client: Arc<Client>, id: Uuid) {
     let mut ticks = tokio::time::interval(PING);
     loop {

@@ -1,4 +1,4 @@
-//! How long no master answers: every master is asked all the time, on a connection of its own.
+//! Measures how long no master answers: every master is called all the time, on a connection of its own.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use super::{BenchError, seconds};
 use crate::wire::functions::Function;
 use crate::wire::types::Uuid;
 
-/// Between two calls to one master.
+/// Pause between two calls to one master.
 const PAUSE: Duration = Duration::from_millis(1);
-/// A master that hangs takes connections and does not answer.
+/// Timeout of a call: a master that hangs accepts connections and does not answer.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Args)]
@@ -29,7 +29,7 @@ pub(super) struct SilenceArguments {
     seconds: f64,
 }
 
-/// Asks until standard input ends.
+/// Calls the masters until standard input ends.
 pub(super) async fn measure(arguments: &SilenceArguments) -> Result<Value, BenchError> {
     let stop = Arc::new(AtomicBool::new(false));
     let start = Instant::now();
@@ -41,7 +41,7 @@ pub(super) async fn measure(arguments: &SilenceArguments) -> Result<Value, Bench
             std::thread::spawn(move || ask(address, &stop))
         })
         .collect();
-    // Running out of time is an end like any other.
+    // The end of the time limit is a normal end.
     let _ = tokio::time::timeout(seconds(arguments.seconds), super::end_of_input()).await;
     let end = Instant::now();
     stop.store(true, Ordering::Relaxed);
@@ -57,13 +57,13 @@ pub(super) async fn measure(arguments: &SilenceArguments) -> Result<Value, Bench
     }))
 }
 
-/// The moments at which one master answered.
+/// Returns the times at which one master answered.
 fn ask(address: SocketAddr, stop: &AtomicBool) -> Vec<Instant> {
     let template = Template::new(Function::ExistKey, Uuid { first: 1, second: 1 }, 1, 0);
     let (mut answered, mut wire) = (Vec::new(), None::<Wire>);
     while !stop.load(Ordering::Relaxed) {
         match &mut wire {
-            // To be connected is not to be answered.
+            // An accepted connection is not an answer yet.
             None => wire = Wire::connect(address, PATIENCE).ok(),
             Some(open) => match open.call(&template, 0) {
                 Ok(()) => answered.push(Instant::now()),
@@ -75,7 +75,7 @@ fn ask(address: SocketAddr, stop: &AtomicBool) -> Vec<Instant> {
     answered
 }
 
-/// The longest time between two neighbours among the start, the moments and the end.
+/// Returns the longest time between two neighbours among the start, the moments and the end.
 fn longest_gap(start: Instant, moments: &[Instant], end: Instant) -> Duration {
     let all = || std::iter::once(start).chain(moments.iter().copied());
     let gaps = all().zip(all().skip(1).chain(std::iter::once(end)));

@@ -1,4 +1,4 @@
-//! How long the calls of other clients wait while one client, or the master itself, does something large.
+//! Measures how long the calls of other clients wait while one client, or the master itself, does something large.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -14,11 +14,11 @@ use super::{BenchError, Target, seconds};
 
 /// Matches every key of a benchmark.
 const EVERY_KEY: &[u8] = b"^moonkeeper/bench/";
-/// How often it is looked whether the segments of ended clients are gone.
+/// How often the bench checks whether the segments of ended clients are gone.
 const LOOK: Duration = Duration::from_millis(250);
-/// The master has lost patience with ended clients by then.
+/// Time within which the master must have expired the ended clients.
 const EXPIRY: Duration = Duration::from_secs(180);
-/// After a fill, for what it set off to come to rest; after a step, for what it left to be done in the background.
+/// After a fill, time for its after-effects to settle; after a step, for the work that it left in the background.
 const REST: Duration = Duration::from_secs(2);
 
 /// What is done while others call.
@@ -49,6 +49,10 @@ pub(super) struct StallArguments {
     /// The master's HTTP address
     #[arg(long, default_value = "127.0.0.1:9003")]
     http: SocketAddr,
+    /// The RPC address of another master, which is pinged all the time and asked for nothing else: how late its answers are is
+    /// the noise of the machine under the same load
+    #[arg(long)]
+    control: Option<SocketAddr>,
     /// Rounds of all steps
     #[arg(long, default_value_t = 5)]
     rounds: u32,
@@ -77,13 +81,14 @@ pub(super) async fn run(arguments: &StallArguments) -> Result<(), BenchError> {
 async fn measure(arguments: &StallArguments, clients: &mut Clients, step: Step) -> Result<Value, BenchError> {
     let start = Instant::now();
     let filled = clients.complete().await?;
-    // With half of the objects missing a step would look better than it is.
+    // With half of the objects missing, a step would look better than it is.
     if filled.refused > arguments.layout.objects / 2 {
         return Err(BenchError::NotFilled(filled.refused));
     }
     let filling = start.elapsed();
     tokio::time::sleep(REST).await;
-    let probes = Probes::start(arguments.target.address, clients.last()?.id, arguments.layout.objects);
+    let (address, client) = (arguments.target.address, clients.last()?.id);
+    let probes = Probes::start(address, arguments.control, client, arguments.layout.objects);
     probes.count().await;
     let start = Instant::now();
     let done = perform(arguments, clients, step).await;
@@ -91,7 +96,7 @@ async fn measure(arguments: &StallArguments, clients: &mut Clients, step: Step) 
     if step != Step::Untouched {
         tokio::time::sleep(REST).await;
     }
-    // The probes end in any case.
+    // The probes are stopped even if the step failed.
     let waits = probes.stop()?;
     let answer = done?;
     Ok(json!({
@@ -106,7 +111,7 @@ async fn measure(arguments: &StallArguments, clients: &mut Clients, step: Step) 
     }))
 }
 
-/// Does it, waits until it is done, and returns what it gave: objects removed, or bytes received.
+/// Carries out a step, waits until it is done, and returns its result: objects removed, or bytes received.
 async fn perform(arguments: &StallArguments, clients: &mut Clients, step: Step) -> Result<Value, BenchError> {
     Ok(match step {
         Step::Untouched => {
@@ -153,7 +158,7 @@ async fn wait_until_gone(http: SocketAddr, segments: &[String]) -> Result<(), Be
     }
 }
 
-/// The body of the answer, which has to be 200.
+/// Returns the body of a response, whose status has to be 200.
 async fn get(http: SocketAddr, path: &'static str) -> Result<Vec<u8>, BenchError> {
     let failed = |error: std::io::Error| BenchError::Http { path, reason: error.to_string() };
     let mut stream = TcpStream::connect(http).await.map_err(failed)?;

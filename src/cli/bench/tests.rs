@@ -1,4 +1,4 @@
-//! The load against the floor: every scenario, with every answer checked.
+//! The load against the floor: every scenario, with every reply checked.
 
 use super::calls::{Check, Template};
 use super::*;
@@ -95,17 +95,17 @@ async fn every_scenario_runs_against_the_floor() {
     floor.abort();
 }
 
-// Two threads: the probes are waited for while the floor answers them.
+// Two threads: `stop` blocks one while the floor answers the probes on the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn probes_count_the_calls_of_their_step() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let floor = tokio::spawn(floor::serve(listener, 16));
-    let probes = probe::Probes::start(address, Uuid { first: 1, second: 1 }, 1_000);
+    let probes = probe::Probes::start(address, Some(address), Uuid { first: 1, second: 1 }, 1_000);
     probes.count().await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     let report = probes.stop().unwrap();
-    for name in ["exist_key", "ping", "put_start"] {
+    for name in ["exist_key", "ping", "put_start", "control"] {
         assert!(report[name]["calls"].as_u64().unwrap() > 0, "{report}");
         assert!(report[name]["longest_us"].as_u64().unwrap() > 0, "{report}");
     }

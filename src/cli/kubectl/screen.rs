@@ -7,23 +7,27 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api::{MasterCluster, MasterClusterStatus, Phase, SwitchoverResult};
 
-/// The screen at a moment.
+/// Renders the screen as of `now`.
 pub(super) fn text(cluster: &MasterCluster, now: Timestamp) -> String {
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
     let status = cluster.status.clone().unwrap_or_default();
     let mut text = String::new();
     let _ = writeln!(text, "{name}: {}", headline(&status, now));
     if status.observed_generation < cluster.metadata.generation {
-        text.push_str("the operator has not looked at the newest spec yet\n");
+        text.push_str("the operator has not observed the newest spec yet\n");
     }
     text.push('\n');
     text.push_str(&table(&status));
     if let Some(last) = status.oplog.as_ref().and_then(|oplog| oplog.durable_prefix) {
-        let _ = writeln!(text, "\nlog: record {last} was the last durable one when this was written");
+        let _ = writeln!(text, "\nlog: durable up to record {last}, as of the last update of the status");
+    }
+    let etcd = status.conditions.iter().find(|it| it.type_ == "EtcdHealthy" && it.status == "True");
+    if let Some(etcd) = etcd {
+        let _ = writeln!(text, "\netcd: {}, as of the last update of the status", etcd.message);
     }
     if let Some(report) = &status.last_failover {
-        let from = report.from.as_deref().unwrap_or("somebody");
-        let to = if report.to.is_empty() { "nobody yet" } else { &report.to };
+        let from = report.from.as_deref().unwrap_or("an unknown master");
+        let to = if report.to.is_empty() { "no master yet" } else { &report.to };
         let took = report.duration_milliseconds.map_or_else(String::new, |ms| format!(" in {ms} ms"));
         let _ = write!(
             text,
@@ -32,11 +36,7 @@ pub(super) fn text(cluster: &MasterCluster, now: Timestamp) -> String {
             report.reason
         );
         if let Some(cleaned) = &report.cleaned {
-            let _ = write!(
-                text,
-                ", {} objects with {} bytes removed, {} clients to hear from again",
-                cleaned.objects, cleaned.bytes, cleaned.clients
-            );
+            let _ = write!(text, ", {} clients had to report their memory again", cleaned.clients);
         }
         text.push('\n');
     }
@@ -65,7 +65,7 @@ pub(super) fn text(cluster: &MasterCluster, now: Timestamp) -> String {
 }
 
 fn headline(status: &MasterClusterStatus, now: Timestamp) -> String {
-    let phase = status.phase.map_or_else(|| "not looked at yet".to_owned(), |phase| format!("{phase:?}"));
+    let phase = status.phase.map_or_else(|| "not observed yet".to_owned(), |phase| format!("{phase:?}"));
     match &status.leader {
         Some(leader) => {
             let term = status.term.map_or_else(|| "?".to_owned(), |term| term.to_string());
@@ -75,7 +75,7 @@ fn headline(status: &MasterClusterStatus, now: Timestamp) -> String {
                 leader.name, leader.address
             )
         }
-        None => format!("{phase}; nobody leads"),
+        None => format!("{phase}; no primary"),
     }
 }
 
@@ -107,7 +107,7 @@ fn table(status: &MasterClusterStatus) -> String {
     text
 }
 
-/// What is wrong, the worst first, and what to do about it.
+/// Returns the problems, the worst first, each with advice.
 fn problems(name: &str, cluster: &MasterCluster, status: &MasterClusterStatus) -> Vec<(String, String)> {
     let condition = |kind: &str| status.conditions.iter().find(|condition| condition.type_ == kind);
     let is = |kind: &str, value: &str| condition(kind).filter(|condition| condition.status == value);
@@ -123,10 +123,7 @@ fn problems(name: &str, cluster: &MasterCluster, status: &MasterClusterStatus) -
     }
     note(is("Stalled", "True"), advice(condition("Stalled"), name));
     if is("Stalled", "True").is_none() {
-        note(
-            is("EtcdHealthy", "False"),
-            "look at etcd; masters go quiet when it is away for longer than their lease".into(),
-        );
+        note(is("EtcdHealthy", "False"), etcd_advice(condition("EtcdHealthy")).to_owned());
         note(
             is("Available", "False"),
             format!("kubectl get pods -l moonkeeper.dev/cluster={name}, and the logs of those that run"),
@@ -138,17 +135,17 @@ fn problems(name: &str, cluster: &MasterCluster, status: &MasterClusterStatus) -
             );
         }
     }
-    // Ready without it, and still something to look at.
+    // The cluster is ready, but progress that has not ended deserves attention.
     if status.phase == Some(Phase::Degraded) && is("Ready", "True").is_some() {
         note(is("Progressing", "True"), format!("kubectl describe pods -l moonkeeper.dev/cluster={name}"));
     }
     note(
         is("UpToDate", "False"),
-        format!("kubectl moonkeeper switchover {name} before the turn of the primary comes"),
+        format!("kubectl moonkeeper switchover {name} before you delete the pod of the primary"),
     );
     if status.conditions.is_empty() {
         all.push((
-            "the operator has said nothing about it".to_owned(),
+            "the operator has reported no conditions: does it run?".to_owned(),
             "kubectl get pods -A -l app.kubernetes.io/component=operator,app.kubernetes.io/name=moonkeeper"
                 .to_owned(),
         ));
@@ -156,18 +153,37 @@ fn problems(name: &str, cluster: &MasterCluster, status: &MasterClusterStatus) -
     all
 }
 
+fn etcd_advice(condition: Option<&Condition>) -> &'static str {
+    match condition.map(|condition| condition.reason.as_str()).unwrap_or_default() {
+        "SpaceLow" => "etcdctl compaction and etcdctl defrag, or a larger --quota-backend-bytes",
+        "NoSpace" => {
+            "etcdctl compaction and etcdctl defrag, or a larger --quota-backend-bytes; then etcdctl alarm disarm"
+        }
+        "Corrupt" => "replace the member of etcd whose data differs, then etcdctl alarm disarm",
+        _ => "check etcd: the primary stops serving if etcd does not answer for longer than its lease",
+    }
+}
+
 fn advice(stalled: Option<&Condition>, name: &str) -> String {
     match stalled.map(|condition| condition.reason.as_str()).unwrap_or_default() {
-        "SecretNotFound" | "SecretIncomplete" => "make the Secret, or correct spec.etcd".to_owned(),
-        "SecretUnreadable" | "Forbidden" => "look at the operator's role".to_owned(),
+        "SecretNotFound" | "SecretIncomplete" => "create the Secret, or correct spec.etcd".to_owned(),
+        "SecretUnreadable" | "Forbidden" => "check the permissions of the operator (its roles)".to_owned(),
+        "OtherEtcd" => "set spec.etcd.endpoints back to the etcd with the log".to_owned(),
+        "InvalidClusterId" => "set spec.clusterId".to_owned(),
+        "CertificateUnusable" => "replace the Secret that spec.admin.tlsSecretName names".to_owned(),
         "EtcdUnreachable" | "EtcdUnusable" => "correct spec.etcd.endpoints, or start that etcd".to_owned(),
         "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
             "correct spec.image, then delete the pods that cannot start".to_owned()
         }
         "CrashLoopBackOff" => format!("kubectl logs -l moonkeeper.dev/cluster={name} --previous"),
+        "Unschedulable"
+        | "CreateContainerConfigError"
+        | "CreateContainerError"
+        | "RunContainerError"
+        | "RegistryUnavailable" => format!("kubectl describe pods -l moonkeeper.dev/cluster={name}"),
         "InvalidSpec" | "Refused" => "correct the spec".to_owned(),
-        "ClusterIdTaken" => "delete it and make it again with another spec.clusterId".to_owned(),
-        "NameTaken" => "remove that object, or name the cluster otherwise".to_owned(),
+        "ClusterIdTaken" => "delete this resource and create it again with another spec.clusterId".to_owned(),
+        "NameTaken" => "delete that object, or give the cluster another name".to_owned(),
         _ => format!("kubectl describe mastercluster {name}"),
     }
 }

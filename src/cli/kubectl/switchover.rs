@@ -1,4 +1,4 @@
-//! A switchover through the resource: a new requestId, then waiting for what the operator says about it.
+//! A switchover through the resource: writes a new requestId, then waits for the operator's report about it.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use tokio::time::{Instant, sleep};
 use super::PluginError;
 use crate::api::{MasterCluster, SwitchoverReport, SwitchoverResult};
 
-/// How long the operator has: it gives a request up after a minute itself.
+/// How long the plugin waits for the operator, which gives a request up after a minute itself.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Who wrote the request, for Kubernetes. Flux takes back what managers have written whose names begin with "kubectl".
+/// Field manager of the request. Flux reverts what managers whose names begin with "kubectl" have written.
 const MANAGER: &str = "moonkeeper-plugin";
 
-/// How often the resource is looked at.
+/// How often the resource is read.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Asks for a switchover and waits for the result.
+/// Requests a switchover and waits for the result.
 pub(super) async fn ask(
     api: &Api<MasterCluster>,
     cluster: &MasterCluster,
@@ -47,7 +47,7 @@ pub(super) async fn ask(
         }
         if Instant::now() > deadline {
             return Err(PluginError::NotDone(format!(
-                "the operator has not answered within {} s; it may still do what was asked for (request {request_id})",
+                "the operator has not answered within {} s; the switchover may still happen (request {request_id})",
                 PATIENCE.as_secs()
             )));
         }
@@ -55,27 +55,27 @@ pub(super) async fn ask(
     }
 }
 
-/// What came of it, in a line.
+/// Renders the result in a line.
 pub(super) fn text(report: &SwitchoverReport) -> String {
-    let from = report.from.as_deref().unwrap_or("somebody");
-    let to = report.to.as_deref().unwrap_or("another one");
-    let silent = report.duration_milliseconds.map(|ms| format!("; nobody answered for {ms} ms"));
+    let from = report.from.as_deref().unwrap_or("an unknown master");
+    let to = report.to.as_deref().unwrap_or("another master");
+    let silent = report.duration_milliseconds.map(|ms| format!("; no master answered for {ms} ms"));
     match report.result {
         SwitchoverResult::Succeeded if report.from == report.to => format!("{to} leads already\n"),
         SwitchoverResult::Succeeded => {
-            format!("{to} leads now, {from} did before{}\n", silent.unwrap_or_default())
+            format!("{to} leads now in place of {from}{}\n", silent.unwrap_or_default())
         }
         SwitchoverResult::Failed | SwitchoverResult::Pending => String::new(),
     }
 }
 
-/// Whether it did what was asked for.
+/// Returns an error if the switchover did not succeed.
 pub(super) fn verdict(report: &SwitchoverReport) -> Result<(), PluginError> {
     match report.result {
         SwitchoverResult::Succeeded => Ok(()),
         SwitchoverResult::Failed | SwitchoverResult::Pending => {
-            let why = report.message.clone().unwrap_or_else(|| "the operator does not say why".to_owned());
-            Err(PluginError::NotDone(format!("nobody else leads: {why}")))
+            let why = report.message.clone().unwrap_or_else(|| "the operator reported no reason".to_owned());
+            Err(PluginError::NotDone(format!("the switchover failed: {why}")))
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Which records are about one key. Only its Start names the key; after that, records name the object by its id, name
-//! it in a list, or have a rule that may fit it.
+//! Finds the records that are about one key. Only the Start names the key; later records name the object by its id,
+//! alone or in a list, or have a rule that may match it.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use crate::engine::record::{LeaseBucket, ObjectRef, Record};
 use crate::engine::types::{LogTime, ObjectId, SequenceId};
 use crate::replication::codec::json;
 
-/// Most objects of one key that are followed at once. All but the last are gone, as far as nothing was lost, and only
-/// their bytes are waited for.
+/// Most objects of one key that are followed at once. Unless records are missing, all but the last are gone, and only
+/// the release of their bytes is still to come.
 const MOST: usize = 1024;
 
 /// The objects that one key has had.
@@ -18,11 +18,11 @@ pub(super) struct Follow {
     objects: BTreeMap<u64, Seen>,
 }
 
-/// What the log says of an object so far.
+/// What the log has shown about an object so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     lease: LogTime,
-    /// A rule fitted it, and nothing has named it since.
+    /// A rule matched it, and no record has named it since.
     maybe_gone: bool,
 }
 
@@ -31,7 +31,7 @@ impl Follow {
         Self { key: key.into(), objects: BTreeMap::new() }
     }
 
-    /// Hands the record to `show`, together with the key, if it is about that; a list only as far as it is.
+    /// Passes the record to `show`, together with the key, if it is about that key; of a list only the part that is.
     pub(super) fn about<E>(
         &mut self,
         id: SequenceId,
@@ -74,7 +74,7 @@ impl Follow {
             Record::Evict(rule) => {
                 let mut fits = false;
                 for (object, seen) in self.objects.iter_mut().filter(|(_, seen)| !seen.maybe_gone) {
-                    // Its group may have kept it, or a pin: that is not in the log.
+                    // Its group or a pin may have kept it; that is not in the log.
                     let place = (LeaseBucket::of(seen.lease), ObjectId(*object));
                     seen.maybe_gone = seen.lease != LogTime(0) && (rule.from..=rule.up_to).contains(&place);
                     fits |= seen.maybe_gone;
@@ -94,7 +94,7 @@ impl Follow {
                 };
                 match record {
                     Record::End { .. } => self.promised(object.id, at),
-                    // Bytes are kept under the name of this record, by which their Release names them.
+                    // Bytes are kept under the id of this record, by which their Release names them.
                     Record::Discard { .. } | Record::ReplicationEnd { .. } => self.follow(id),
                     _ => {}
                 }
@@ -127,9 +127,9 @@ impl Follow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::key::Key;
     use crate::engine::record::Place;
     use crate::engine::record::{EvictRule, RemoveSource, SoftPin, Start};
-    use crate::engine::shard::Key;
     use crate::engine::types::{SegmentNumber, Uuid};
 
     fn start(key: &[u8]) -> Start<'_> {

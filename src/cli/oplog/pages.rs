@@ -4,29 +4,28 @@ use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
 
+use crate::cluster::keys::Keys;
+use crate::cluster::log_end::{Latest, LatestError};
 use crate::coordination::etcd::Etcd;
 use crate::coordination::types::{Failure, Get, KeyRange, KeyValue, Page, Request, Response};
 use crate::engine::types::SequenceId;
-use crate::replication::batch::{Latest, LatestError};
-use crate::replication::keys::Keys;
 
-/// Batches in a page: each has at most some 256 KiB, and a page should be far below what one answer may have.
+/// Batches in a page: each has at most some 256 KiB, and a page should be far below the limit of one response.
 const PAGE: u64 = 16;
 
-/// How long etcd has for one answer.
+/// Timeout of a call to etcd.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The batches of a log from one on.
+/// The batches of a log from one sequence id on.
 pub(super) struct Pages<'e> {
     etcd: &'e Etcd,
-    /// What is still to be read.
+    /// The range that is still to be read.
     rest: Option<KeyRange>,
-    /// As of when.
     revision: u64,
 }
 
 impl<'e> Pages<'e> {
-    /// The batches of the log that the cluster writes now; none if it has no log.
+    /// Starts reading the log that the cluster writes now; `None` if it has no log.
     pub(super) async fn open(
         etcd: &'e Etcd,
         keys: &'e Keys,
@@ -39,7 +38,7 @@ impl<'e> Pages<'e> {
         Ok(Some(Self { etcd, rest: Some(keys.batches_from(end.log, first)), revision }))
     }
 
-    /// The next page, which is not empty; none after the last.
+    /// Returns the next page, which is not empty; `None` after the last.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<KeyValue>>, Failure> {
         let Some(range) = self.rest.take() else { return Ok(None) };
         let end = range.end.clone();
@@ -57,10 +56,10 @@ impl<'e> Pages<'e> {
 /// Why the log cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PagesError {
-    /// etcd did not answer.
+    /// A call to etcd failed.
     #[error(transparent)]
     Etcd(#[from] Failure),
-    /// The key that says where the log ends is damaged.
+    /// The key with the end of the log is damaged.
     #[error(transparent)]
     End(#[from] LatestError),
 }
@@ -68,6 +67,6 @@ pub(super) enum PagesError {
 async fn get(etcd: &Etcd, get: Get) -> Result<(u64, Page), Failure> {
     match etcd.call(Request::Get(get), PATIENCE).await? {
         Response::Got { revision, page } => Ok((revision, page)),
-        other => Err(Failure::Unknown(format!("it answered {other:?}"))),
+        other => Err(Failure::Unknown(format!("unexpected answer {other:?}"))),
     }
 }

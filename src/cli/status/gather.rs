@@ -1,4 +1,4 @@
-//! Finds the members of a cluster and asks each how it stands.
+//! Finds the members of a cluster and requests the status of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -6,28 +6,29 @@ use std::time::Duration;
 use super::judge::judge;
 use super::{Overview, Seen};
 use crate::cli::ask::{Question, TlsFiles, ask};
+use crate::cluster::keys::Keys;
+use crate::cluster::status::{Member, Status};
+use crate::cluster::view::ClusterView;
 use crate::coordination::etcd::{Etcd, SettingsError};
 use crate::coordination::types::{Failure, Get, Request, Response};
-use crate::master::admin_api::{Election, Member, Status};
 use crate::master::settings::ha::EtcdAccess;
-use crate::replication::keys::Keys;
 
-/// How long etcd, and then all masters at once, have to answer.
+/// Timeout of the call to etcd, and then of the requests to all masters together.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Most members of which each is asked.
+/// Most members whose status is requested.
 const MAX_MEMBERS: usize = 64;
 
-/// Where to learn of the members.
+/// Where the members are found.
 #[derive(Clone, Debug)]
 pub(in crate::cli) enum Source {
-    /// From what they wrote to etcd.
+    /// In their keys in etcd.
     Etcd { access: EtcdAccess, cluster_id: String },
-    /// From masters at these addresses.
+    /// By the masters at these addresses.
     Http(Vec<String>),
 }
 
-/// Why nothing can be said about the cluster.
+/// Why there is no overview of the cluster.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cli) enum GatherError {
     #[error(transparent)]
@@ -38,7 +39,7 @@ pub(in crate::cli) enum GatherError {
     NobodyAnswers(Vec<String>),
 }
 
-/// Looks at the whole cluster.
+/// Collects the overview of the whole cluster, and its problems.
 pub(in crate::cli) async fn gather(source: &Source) -> Result<Overview, GatherError> {
     let mut overview = match source {
         Source::Etcd { access, cluster_id } => {
@@ -50,29 +51,32 @@ pub(in crate::cli) async fn gather(source: &Source) -> Result<Overview, GatherEr
     Ok(overview)
 }
 
-/// What the members wrote to etcd, and what each says itself.
+/// Collects the members from their keys in etcd, and the status of each.
 pub(in crate::cli) async fn from_etcd(etcd: &Etcd, cluster_id: &str) -> Result<Overview, GatherError> {
     let keys = Keys::new(cluster_id);
     let failed = |failure| GatherError::Etcd { cluster_id: cluster_id.to_owned(), failure };
     let answer = etcd.call(Request::Get(Get::all(keys.cluster())), PATIENCE).await.map_err(failed)?;
-    let entries = match answer {
-        Response::Got { page, .. } => page.entries,
-        other => return Err(failed(Failure::Unknown(format!("it answered {other:?}")))),
+    let (revision, entries) = match answer {
+        Response::Got { revision, page } => (revision, page.entries),
+        other => return Err(failed(Failure::Unknown(format!("unexpected answer {other:?}")))),
     };
-    let mut overview = Overview { cluster_id: cluster_id.to_owned(), ..Overview::default() };
-    for entry in entries {
-        if entry.key == keys.master_view() {
-            overview.client_address = Some(String::from_utf8_lossy(&entry.value).into_owned());
-        } else if entry.key == keys.election() {
-            overview.term = entry.create_revision;
-            overview.leader = serde_json::from_slice::<Election>(&entry.value).ok().map(|it| it.name);
-        } else if keys.members().contains(&entry.key) {
-            match serde_json::from_slice::<Member>(&entry.value) {
-                Ok(member) => overview.members.push(Seen { member, ..Seen::default() }),
-                Err(why) => {
-                    let key = String::from_utf8_lossy(&entry.key).into_owned();
-                    overview.problems.push(format!("{key} in etcd cannot be read: {why}"));
-                }
+    let view = ClusterView::read(&keys, revision, &entries);
+    let mut overview = Overview {
+        cluster_id: cluster_id.to_owned(),
+        client_address: view.serving.map(|serving| serving.address),
+        ..Overview::default()
+    };
+    if let Some(leader) = view.leader {
+        overview.term = leader.term.0;
+        overview.leader = Some(leader.value.name).filter(|name| !name.is_empty());
+    }
+    for (name, member) in view.members {
+        match member.value {
+            Some(value) => overview.members.push(Seen { member: (&value).into(), ..Seen::default() }),
+            None => {
+                let key = keys.member(&name);
+                let key = String::from_utf8_lossy(&key);
+                overview.problems.push(format!("{key} in etcd has a value that this version cannot read"));
             }
         }
     }
@@ -88,7 +92,7 @@ pub(in crate::cli) async fn from_etcd(etcd: &Etcd, cluster_id: &str) -> Result<O
     Ok(overview)
 }
 
-/// What these masters say, and those that they name.
+/// Collects the statuses of these masters, and of the members that they name.
 async fn from_masters(addresses: &[String]) -> Result<Overview, GatherError> {
     let mut answers = ask_all(addresses.iter().cloned().collect()).await;
     if answers.values().all(Result::is_err) {
@@ -109,7 +113,7 @@ async fn from_masters(addresses: &[String]) -> Result<Overview, GatherError> {
         match answer {
             Ok(status) => {
                 overview.cluster_id.clone_from(&status.cluster_id);
-                // A master that writes no member key yet is one all the same.
+                // A master that has not written its member key yet is a member all the same.
                 let member = members.remove(&status.name).unwrap_or_else(|| Member {
                     name: status.name.clone(),
                     role: status.role,
@@ -140,7 +144,7 @@ async fn from_masters(addresses: &[String]) -> Result<Overview, GatherError> {
     Ok(overview)
 }
 
-/// The status of each address, all at once.
+/// Requests the status of each address, all at once.
 async fn ask_all(addresses: BTreeSet<String>) -> BTreeMap<String, Result<Status, String>> {
     let mut asking = tokio::task::JoinSet::new();
     for address in addresses.into_iter().filter(|address| !address.is_empty()).take(MAX_MEMBERS) {
@@ -158,5 +162,5 @@ async fn status_of(address: &str) -> Result<Status, String> {
     if !code.is_success() {
         return Err(format!("{address} has no status ({code}): is it a master with --enable_ha?"));
     }
-    serde_json::from_slice(&body).map_err(|why| format!("{address} answered something else: {why}"))
+    serde_json::from_slice(&body).map_err(|why| format!("unexpected answer from {address}: {why}"))
 }

@@ -1,29 +1,30 @@
-//! What is wrong with a cluster, from what was seen of it.
+//! Finds the problems of a cluster in its overview.
 
 use std::collections::BTreeMap;
 
 use super::{Overview, Seen};
-use crate::master::admin_api::Status;
-use crate::master::peer::Role;
+use crate::cluster::etcd_health::{EtcdHealth, Verdict};
+use crate::cluster::role::Role;
+use crate::cluster::status::Status;
 
-/// Says what is wrong, the worst first, and which failover was the last.
+/// Fills in the problems, the worst first, and the last failover.
 pub(super) fn judge(overview: &mut Overview) {
     let mut problems = Vec::new();
     let statuses = || overview.members.iter().filter_map(|seen| seen.status.as_ref());
     match (&overview.leader, &overview.client_address) {
         (None, _) => problems.push("there is no primary: clients are not served".to_owned()),
-        (Some(leader), None) => problems.push(format!("{leader} has been elected and does not serve yet")),
+        (Some(leader), None) => problems.push(format!("{leader} was elected but does not serve yet")),
         (Some(_), Some(_)) => {}
     }
     let primaries: Vec<&str> =
         statuses().filter(|status| status.role == Role::Primary).map(|status| &*status.name).collect();
     if primaries.len() > 1 {
-        problems.push(format!("more than one says to be primary: {}", primaries.join(", ")));
+        problems.push(format!("more than one master claims to be primary: {}", primaries.join(", ")));
     }
     problems.extend(different_digests(statuses()));
     let standbys = statuses().filter(|status| status.role == Role::Standby && status.ready).count();
     if standbys == 0 && overview.leader.is_some() {
-        problems.push("no standby could take over".to_owned());
+        problems.push("no standby is ready to take over".to_owned());
     }
     for Seen { member, status, error } in &overview.members {
         if let Some(why) = error {
@@ -36,22 +37,44 @@ pub(super) fn judge(overview: &mut Overview) {
             problems.push(format!("{} is not ready: {why}", status.name));
         }
         for fault in &status.faults {
-            problems.push(format!("{}: {} ({} times) {}", status.name, fault.what, fault.count, fault.last));
+            let last = if fault.last.is_empty() { String::new() } else { format!(", {}", fault.last) };
+            problems.push(format!("{}: {} ({} ×){last}", status.name, fault.what, fault.count));
         }
     }
+    // A master that has not asked etcd yet, or gets no answer, knows nothing of it.
+    let known = statuses().filter(|status| status.etcd.as_ref().is_some_and(EtcdHealth::is_known));
+    let etcd = known.max_by_key(|status| status.role == Role::Primary);
+    overview.etcd = etcd.and_then(|status| status.etcd.clone());
+    problems.extend(overview.etcd.as_ref().and_then(etcd_problem));
     let last = statuses().filter_map(|status| status.promotion.as_ref()).max_by_key(|report| report.term);
     overview.last_failover = last.cloned();
     overview.problems.extend(problems);
 }
 
-/// Masters that have applied the same records and are not the same (INV-8).
+/// Returns what is wrong with etcd's space, if anything is.
+fn etcd_problem(health: &EtcdHealth) -> Option<String> {
+    match health.judge(Verdict::default()) {
+        Verdict::Fine => None,
+        Verdict::SpaceLow => Some(format!(
+            "etcd has little space left: {health}; compact and defragment it, or raise its quota"
+        )),
+        Verdict::NoSpace => Some(format!(
+            "etcd is out of space (alarm NOSPACE): {health}; compact and defragment it or raise its quota, then disarm \
+             the alarm"
+        )),
+        Verdict::Corrupt => Some("etcd's members have different data (alarm CORRUPT)".to_owned()),
+    }
+}
+
+/// Reports masters that have applied the same records and have different digests (INV-8).
 fn different_digests<'a>(statuses: impl Iterator<Item = &'a Status>) -> Vec<String> {
     let mut at: BTreeMap<u64, &Status> = BTreeMap::new();
     let mut problems = Vec::new();
     for status in statuses.filter(|status| !status.digest.is_empty()) {
         match at.get(&status.applied) {
             Some(other) if other.digest != status.digest => problems.push(format!(
-                "{} and {} differ at record {}: {} and {}",
+                "the states of {} and {} differ at record {} (digests {} and {}): the one that contradicts the log \
+                 rebuilds itself",
                 other.name, status.name, status.applied, other.digest, status.digest
             )),
             Some(_) => {}
@@ -66,7 +89,9 @@ fn different_digests<'a>(statuses: impl Iterator<Item = &'a Status>) -> Vec<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::master::admin_api::{Fault, Member, PromotionReport};
+    use crate::cluster::etcd_health::{Alarm, EtcdMember, Usage};
+    use crate::cluster::promotion::PromotionReport;
+    use crate::cluster::status::{Fault, Member};
 
     fn seen(name: &str, role: Role) -> Seen {
         let status = Status {
@@ -107,8 +132,11 @@ mod tests {
         assert!(problems(|it| it.client_address = None).contains("does not serve yet"));
         assert!(problems(|it| status(it, 1).role = Role::Primary).contains("more than one"));
         let differ = problems(|it| status(it, 1).digest = "bb".into());
-        assert_eq!(differ, "a and b differ at record 9: aa and bb");
-        // At different records nothing can be said.
+        assert_eq!(
+            differ,
+            "the states of a and b differ at record 9 (digests aa and bb): the one that contradicts the log rebuilds itself"
+        );
+        // Digests at different records cannot be compared.
         assert_eq!(
             problems(|it| {
                 status(it, 1).digest = "bb".into();
@@ -126,8 +154,34 @@ mod tests {
         assert!(problems(|it| it.members[2].error = Some("refused".into())).contains("c does not answer"));
         let fault = Fault { what: "digest mismatch".into(), count: 2, last: "at 7".into() };
         assert!(
-            problems(|it| status(it, 0).faults.push(fault.clone())).contains("digest mismatch (2 times)")
+            problems(|it| status(it, 0).faults.push(fault.clone())).contains("digest mismatch (2 ×), at 7")
         );
+    }
+
+    #[test]
+    fn the_primary_tells_of_etcd_and_another_master_if_it_does_not() {
+        let health = |in_use_bytes, alarms: &[Alarm]| {
+            let usage =
+                Usage { in_use_bytes: Some(in_use_bytes), quota_bytes: Some(100 << 20), ..Usage::default() };
+            let member = EtcdMember { usage, ..EtcdMember::default() };
+            Some(EtcdHealth { fullest: usage, alarms: Some(alarms.to_vec()), members: vec![member] })
+        };
+        let silent = problems(|it| {
+            status(it, 0).etcd = Some(EtcdHealth::default());
+            status(it, 1).etcd = health(81 << 20, &[]);
+        });
+        assert!(silent.starts_with("etcd has little space left: 81.0 MiB of 100.0 MiB in use"), "{silent}");
+        let both = |it: &mut Overview| {
+            status(it, 0).etcd = health(80 << 20, &[]);
+            status(it, 1).etcd = health(81 << 20, &[]);
+        };
+        assert_eq!(problems(both), "");
+        let mut overview = healthy();
+        both(&mut overview);
+        judge(&mut overview);
+        assert_eq!(overview.etcd, health(80 << 20, &[]));
+        assert!(problems(|it| status(it, 0).etcd = health(9, &[Alarm::NoSpace])).contains("alarm NOSPACE"));
+        assert!(problems(|it| status(it, 0).etcd = health(9, &[Alarm::Corrupt])).contains("alarm CORRUPT"));
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! `moonkeeper status`: one screen about a cluster. Who leads, who follows and how closely, what happened last, what is
-//! wrong.
+//! `moonkeeper status`: one screen about a cluster: the primary, the standbys and their lag, the last failover,
+//! problems.
 //!
-//! Members are found through etcd, or through masters whose HTTP address is given; each is then asked itself. What a
-//! member wrote to etcd is shown where it does not answer.
+//! Members are found through etcd, or through masters whose HTTP address is given; then each is asked for its status.
+//! For a member that does not answer, what it wrote to etcd is shown.
 
 mod gather;
 mod judge;
@@ -14,8 +14,10 @@ use clap::{Parser, ValueEnum};
 use serde::Serialize;
 
 use super::etcd_options::{EtcdOptions, cluster_id};
-use crate::master::admin_api::{Member, PromotionReport, Status};
-use crate::replication::keys::Keys;
+use crate::cluster::etcd_health::EtcdHealth;
+use crate::cluster::keys::Keys;
+use crate::cluster::promotion::PromotionReport;
+use crate::cluster::status::{Member, Status};
 
 use gather::{Source, gather};
 
@@ -52,32 +54,33 @@ Examples:
   moonkeeper status --http 10.0.0.1:9003,10.0.0.2:9003
   moonkeeper status --etcd_endpoints etcd:2379 --cluster_id demo -o json";
 
-/// A cluster as it looks from here.
+/// A cluster as this command sees it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Overview {
     pub(super) cluster_id: String,
-    /// The name of the primary.
     pub(super) leader: Option<String>,
-    /// Where Mooncake clients are sent.
+    /// Address to which Mooncake clients are sent.
     pub(super) client_address: Option<String>,
     pub(super) term: u64,
     pub(super) members: Vec<Seen>,
     pub(super) last_failover: Option<PromotionReport>,
-    /// What is wrong, the worst first.
+    /// etcd's size, quota and alarms, as the primary knows them, or without one another master.
+    pub(super) etcd: Option<EtcdHealth>,
+    /// Problems in words, the worst first.
     pub(super) problems: Vec<String>,
 }
 
-/// A member: what it wrote, and what it said when it was asked.
+/// A member: its key in etcd, and its answer.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Seen {
     #[serde(flatten)]
     pub(super) member: Member,
     pub(super) status: Option<Status>,
-    /// Why it has not answered.
+    /// Why there is no answer.
     pub(super) error: Option<String>,
 }
 
-/// Runs the command.
+/// Prints the state of a cluster, as text or as JSON.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
     let arguments = match super::parse::<Arguments>("moonkeeper status", args) {

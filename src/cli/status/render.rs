@@ -1,26 +1,29 @@
-//! An overview as text.
+//! Renders an overview as text.
 
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
 use super::{Overview, Seen};
-use crate::master::admin_api::PromotionReport;
-use crate::master::peer::Role;
+use crate::cluster::promotion::PromotionReport;
+use crate::cluster::role::Role;
 
-/// One screen.
+/// Renders the overview as text for a terminal.
 pub(super) fn text(overview: &Overview) -> String {
     let mut text = String::new();
-    let place = overview.client_address.as_deref().unwrap_or("nowhere yet");
+    let place = overview.client_address.as_deref().unwrap_or("no address yet");
     let _ = match &overview.leader {
         Some(name) => writeln!(
             text,
             "cluster {}: {name} leads in term {}, clients go to {place}",
             overview.cluster_id, overview.term
         ),
-        None => writeln!(text, "cluster {}: nobody leads", overview.cluster_id),
+        None => writeln!(text, "cluster {}: no primary", overview.cluster_id),
     };
     text.push('\n');
     text.push_str(&table(overview));
+    if let Some(health) = &overview.etcd {
+        let _ = writeln!(text, "\netcd: {health}");
+    }
     if let Some(report) = &overview.last_failover {
         let _ = writeln!(text, "\n{}", failover(report));
     }
@@ -43,7 +46,7 @@ pub(super) fn text(overview: &Overview) -> String {
     text
 }
 
-/// How long the primary holds what its predecessor may have promised to readers (R6), while it does.
+/// Returns the remaining time of the primary's hold (R6), if there is one.
 fn hold_left(overview: &Overview) -> Option<Duration> {
     let statuses = overview.members.iter().filter_map(|seen| seen.status.as_ref());
     let primary = statuses.filter(|status| status.role == Role::Primary);
@@ -79,7 +82,7 @@ fn row(seen: &Seen) -> [String; 8] {
             let lag = status.lag.map_or_else(|| "?".to_owned(), |lag| lag.to_string());
             (status.role, status.phase.clone(), status.applied.to_string(), lag)
         }
-        // What it wrote last, which may be long ago.
+        // From its member key, which may be old.
         None => (member.role, "no answer".to_owned(), format!("{}?", member.applied), "?".to_owned()),
     };
     let shown = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
@@ -100,11 +103,11 @@ fn failover(report: &PromotionReport) -> String {
         .duration_since(SystemTime::UNIX_EPOCH + Duration::from_millis(report.at_ms))
         .map_or_else(|_| "just now".to_owned(), ago);
     format!(
-        "last failover: {ago} {} took over in {} ms ({}), term {}: {} objects, {} of them removed with {} bytes, {} \
-         clients to hear from again",
+        "last failover: {ago} {} took over in {} ms ({}), term {}: {} objects, {} of them removed so far ({} bytes), \
+         {} clients of the old primary",
         report.primary,
         report.total_ms,
-        report.reason,
+        report.reason.as_str(),
         report.term,
         report.objects,
         report.objects_removed,
@@ -124,7 +127,8 @@ fn ago(elapsed: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::master::admin_api::{Member, Status};
+    use crate::cluster::etcd_health::{EtcdHealth, Usage};
+    use crate::cluster::status::{Member, Status};
 
     #[test]
     fn a_screen_has_it_all() {
@@ -152,6 +156,7 @@ mod tests {
                 Seen { member: member("b-with-a-long-name"), status: None, error: Some("refused".into()) },
             ],
             last_failover: Some(PromotionReport { primary: "a".into(), total_ms: 52, ..Default::default() }),
+            etcd: None,
             problems: vec!["b does not answer".into()],
         };
         let text = text(&overview);
@@ -167,6 +172,11 @@ mod tests {
         assert!(!text.contains("neither evicted nor removed"), "{text}");
         let mut quiet = Overview { problems: vec![], ..overview };
         assert!(super::text(&quiet).ends_with("nothing is wrong\n"));
+        assert!(!text.contains("etcd"), "{text}");
+        let fullest = Usage { in_use_bytes: Some(3 << 20), quota_bytes: Some(16 << 20), ..Usage::default() };
+        quiet.etcd = Some(EtcdHealth { fullest, ..EtcdHealth::default() });
+        let text = super::text(&quiet);
+        assert!(text.contains("\netcd: 3.0 MiB of 16.0 MiB in use (19 %)"), "{text}");
         quiet.members[0].status.as_mut().unwrap().hold_ms_left = 12_345;
         let text = super::text(&quiet);
         assert!(text.contains("neither evicted nor removed for another 12.3 s, unless forced"), "{text}");

@@ -1,4 +1,4 @@
-//! The masters as processes: started, watched, started again when they die, stopped in order.
+//! The masters as child processes: started, watched, restarted when they die, stopped in order.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -15,35 +15,35 @@ use tokio::time::{Instant, timeout_at};
 use super::plan::{Common, MasterPlan};
 use crate::cli::parent;
 
-/// How long a place stays empty. Others find out that a process is dead when its port refuses; a new one there at once
-/// would make them wait for the lease to run out.
+/// Delay before a master is restarted. The standbys know that a process is dead when its port refuses connections; a
+/// new process on the port at once would make them wait for the lease to run out.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A master that lives shorter than this cannot start.
+/// A master that ends by itself within this time counts as unable to start.
 const QUICK: Duration = Duration::from_secs(3);
 
-/// So many that cannot start, one after the other, are enough.
+/// Give up after this many failed starts in a row.
 const TOO_MANY: u32 = 3;
 
-/// How long a master has to stop by itself.
+/// Time for a master to stop by itself.
 const STOPPING: Duration = Duration::from_secs(10);
 
 /// Lines of a log that are shown when its master cannot start.
 const LAST_LINES: usize = 8;
 
-/// A process has ended.
+/// Exit of a child process.
 #[derive(Debug)]
 pub(super) struct Exit {
     at: usize,
     status: io::Result<ExitStatus>,
 }
 
-/// What became of a master that ended.
+/// What happens to a master that ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It will be started again; the text says so.
+    /// It will be restarted; the text reports that.
     Again(String),
-    /// It cannot start; the text says why.
+    /// It cannot start; the text contains the reason.
     Hopeless(String),
 }
 
@@ -56,7 +56,7 @@ struct Child {
     quick_deaths: u32,
 }
 
-/// All masters.
+/// The masters as child processes, with their restarts.
 #[derive(Debug)]
 pub(super) struct Children {
     program: PathBuf,
@@ -67,7 +67,7 @@ pub(super) struct Children {
 }
 
 impl Children {
-    /// None of them runs yet.
+    /// Creates the children without starting them.
     pub(super) fn new(program: PathBuf, common: Common, plans: Vec<MasterPlan>) -> Self {
         let (ended, exits) = mpsc::channel(64);
         let now = Instant::now();
@@ -75,12 +75,12 @@ impl Children {
         Self { program, common, children: plans.into_iter().map(child).collect(), exits, ended }
     }
 
-    /// The names of the masters, with the processes that run.
+    /// Returns the plan of each master, with the pid if it runs.
     pub(super) fn running(&self) -> impl Iterator<Item = (&MasterPlan, Option<u32>)> {
         self.children.iter().map(|child| (&child.plan, child.pid))
     }
 
-    /// Starts those whose time has come. Must be called from the first thread of this process: the kernel takes the end
+    /// Starts the masters that are due. Must be called from the first thread of this process: the kernel takes the end
     /// of the thread that started a child for the end of its parent.
     pub(super) fn start_due(&mut self) -> io::Result<()> {
         let now = Instant::now();
@@ -92,7 +92,7 @@ impl Children {
         Ok(())
     }
 
-    /// When the next one has to be started.
+    /// Returns when the next master is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.children.iter().filter_map(|child| child.restart).min()
     }
@@ -110,7 +110,7 @@ impl Children {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
-            // A terminal's ctrl-c is for us: who stops when, and in which order, is decided here.
+            // A terminal's ctrl-c must reach this process only, which decides the order in which masters stop.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
@@ -122,36 +122,36 @@ impl Children {
         let ended = self.ended.clone();
         tokio::spawn(async move {
             let status = process.wait().await;
-            // Nobody is left to be told when everything stops.
+            // The receiver is gone when everything stops.
             let _ = ended.send(Exit { at, status }).await;
         });
         Ok(())
     }
 
-    /// The next process that ends.
+    /// Waits for the next process that ends.
     pub(super) async fn next_exit(&mut self) -> Option<Exit> {
         self.exits.recv().await
     }
 
-    /// Decides what becomes of a master that ended without being told to.
+    /// Decides what happens to a master that ended without being asked to.
     pub(super) fn bury(&mut self, exit: &Exit) -> Fate {
         let child = &mut self.children[exit.at];
         let pid = child.pid.take().unwrap_or_default();
-        // Who is killed could have gone on; who ends by itself so soon will do so again.
+        // A master that was killed could have gone on; one that ends by itself so soon will do so again.
         let by_itself = !exit.status.as_ref().is_ok_and(|status| status.signal().is_some());
         let quick = by_itself && child.started.elapsed() < QUICK;
         child.quick_deaths = if quick { child.quick_deaths + 1 } else { 0 };
         let what = format!("{} (pid {pid}) {}", child.plan.name, describe(&exit.status));
         if child.quick_deaths >= TOO_MANY {
-            return Fate::Hopeless(format!("{what} and cannot start:\n{}", tail(&child.plan.log)));
+            return Fate::Hopeless(format!("{what}, and cannot start:\n{}", tail(&child.plan.log)));
         }
         let pause = PAUSE.saturating_mul(1 << child.quick_deaths);
         child.restart = Some(Instant::now() + pause);
         Fate::Again(format!("{what}; it starts again in {} s", pause.as_secs()))
     }
 
-    /// Stops all, the one called `last` when the others have stopped, so that nobody takes over meanwhile. Those that do
-    /// not stop in time, or at all when `hurry` is ready, are killed.
+    /// Stops all masters, the one called `last` only after the others, so that no standby takes over meanwhile. Masters
+    /// that do not stop in time, and all that are left when `hurry` resolves, are killed.
     pub(super) async fn stop(&mut self, last: Option<&str>, hurry: impl Future<Output = ()>) {
         tokio::select! {
             () = self.stop_in_order(last) => {}
@@ -189,7 +189,7 @@ impl Children {
     }
 }
 
-/// How a process ended.
+/// Describes how a process ended.
 fn describe(status: &io::Result<ExitStatus>) -> String {
     match status {
         Ok(status) => match (status.code(), status.signal()) {
@@ -198,11 +198,11 @@ fn describe(status: &io::Result<ExitStatus>) -> String {
             (None, Some(signal)) => format!("was ended by signal {signal}"),
             (None, None) => "ended".to_owned(),
         },
-        Err(why) => format!("is lost: {why}"),
+        Err(why) => format!("cannot be waited for: {why}"),
     }
 }
 
-/// The end of a log.
+/// Returns the last lines of a log.
 fn tail(path: &Path) -> String {
     let text = std::fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
@@ -216,7 +216,7 @@ mod tests {
     use super::super::plan::Ports;
     use super::*;
 
-    /// Masters that are played by a script; it gets their arguments.
+    /// Creates masters that a script plays; it gets their arguments.
     fn children(name: &str, script: &str, count: usize) -> (Children, PathBuf) {
         use std::os::unix::fs::PermissionsExt;
         let folder = std::env::temp_dir().join(format!("moonkeeper-up-{name}-{}", std::process::id()));
@@ -274,7 +274,7 @@ mod tests {
         let exit = next_exit(&mut children).await;
         let Fate::Again(text) = children.bury(&exit) else { panic!() };
         assert!(text.starts_with(&format!("m-1 (pid {}) was killed", first[1])), "{text}");
-        // Not before the others can have found out.
+        // The restart has to wait until the other masters can have noticed the end.
         children.start_due().unwrap();
         assert_eq!(children.running().filter(|(_, pid)| pid.is_some()).count(), 1);
         tokio::time::sleep_until(children.next_due().unwrap()).await;
@@ -288,7 +288,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_primary_stops_last_and_who_will_not_stop_is_killed() {
-        // Each says when it was told to stop; m-2 does not listen.
+        // Each records when it was asked to stop; m-2 ignores that.
         let script = "for flag; do case $flag in --member_name=*) name=${flag#*=};; esac; done\n\
                       folder=$(dirname \"$0\")\n\
                       if [ \"$name\" = m-2 ]; then trap '' TERM; else\n\

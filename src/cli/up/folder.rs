@@ -1,18 +1,18 @@
-//! The folder with logs and the admin token: in the data folder, or one of its own that goes when everything stops.
+//! The folder for logs and the admin token: the data folder, or a temporary one that is removed at the end.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Bytes of chance in a token.
+/// Random bytes of a token.
 const TOKEN_BYTES: usize = 24;
 
-/// How many names are tried for a folder of its own: processes that were killed leave theirs behind, and their ids come
-/// again.
+/// How many names are tried for a temporary folder: processes that were killed leave theirs behind, and their pids are
+/// reused.
 const NAMES: u32 = 100;
 
-/// The folder.
+/// Folder for logs and the admin token.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
@@ -20,10 +20,10 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// In the data folder if there is one.
+    /// Uses the data folder if there is one, else creates a temporary folder.
     pub(super) fn open(data_dir: Option<&Path>) -> io::Result<Self> {
         let explain = |path: &Path, why: io::Error| {
-            io::Error::new(why.kind(), format!("cannot make the folder {}: {why}", path.display()))
+            io::Error::new(why.kind(), format!("cannot create the folder {}: {why}", path.display()))
         };
         let path = match data_dir {
             Some(data) => make(data, true).map(|()| data.to_owned()).map_err(|why| explain(data, why))?,
@@ -37,12 +37,12 @@ impl Folder {
         Ok(Self { path, temporary: data_dir.is_none() })
     }
 
-    /// Where the log of a master goes.
+    /// Returns the path of a master's log.
     pub(super) fn log(&self, name: &str) -> PathBuf {
         self.path.join("log").join(format!("{name}.log"))
     }
 
-    /// A file with an admin token, made anew.
+    /// Writes a new admin token to a file, and returns its path.
     pub(super) fn token(&self) -> io::Result<PathBuf> {
         let mut bytes = [0; TOKEN_BYTES];
         getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
@@ -57,22 +57,22 @@ impl Folder {
         Ok(path)
     }
 
-    /// Removes what was made for this run only.
+    /// Removes the folder if it is a temporary one.
     pub(super) fn close(self) {
         if self.temporary {
-            // What is left behind is in the way of nobody.
+            // Errors are ignored: a folder that is left behind harms no later run.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// Makes a folder that other users can neither read the token in nor write the logs.
+/// Creates a folder that only this user can access, because of the token and the logs.
 fn make(path: &Path, recursive: bool) -> io::Result<()> {
     DirBuilder::new().mode(0o700).recursive(recursive).create(path)
 }
 
-/// Makes a folder with the id of a process in its name. A folder that is there already belongs to an earlier process with
-/// this id, or to another user: it is left alone.
+/// Creates a folder with a pid in its name. A folder that exists already belongs to an earlier process with this pid,
+/// or to another user, and is left alone.
 fn make_new(parent: &Path, pid: u32) -> io::Result<PathBuf> {
     let mut taken = None;
     for nth in 0..NAMES {
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(std::fs::metadata(&made).unwrap().permissions().mode() & 0o777, 0o700);
         assert_eq!(make_new(&parent, 7).unwrap(), parent.join("moonkeeper-up-7-2"));
         assert_eq!(std::fs::read(earlier.join("token")).unwrap(), b"of the earlier one");
-        // Nor is one that another user may have put there as a link.
+        // A link that another user may have put there is left alone as well.
         std::os::unix::fs::symlink(&earlier, parent.join("moonkeeper-up-8")).unwrap();
         assert_eq!(make_new(&parent, 8).unwrap(), parent.join("moonkeeper-up-8-1"));
         (1..NAMES).for_each(|_| _ = make_new(&parent, 9).unwrap());

@@ -1,7 +1,7 @@
 //! `moonkeeper up`: several masters on this machine in one command, to try out what happens when one of them dies.
 //!
 //! The masters are processes of their own, so that one can be killed; the log is in an embedded store in this process,
-//! or in an etcd that is named. When this process ends, however it ends, so do they.
+//! or in an external etcd. When this process ends, for whatever reason, so do they.
 
 mod children;
 mod folder;
@@ -22,24 +22,24 @@ use tokio::time::{Instant, sleep_until};
 
 use super::ask::{Question, TlsFiles, ask};
 use super::etcd_options::EtcdOptions;
+use crate::cluster::keys::Keys;
+use crate::cluster::role::Role;
+use crate::cluster::status::Status;
 use crate::coordination::embedded::OpenError;
-use crate::master::admin_api::Status;
-use crate::master::peer::Role;
 use crate::master::settings::ha::EndpointsError;
-use crate::replication::keys::Keys;
 use children::{Children, Fate};
 use folder::Folder;
 use plan::{Common, MasterPlan, PortChooser, PortsError, is_free};
 use store::Embedded;
 use view::{Screen, Sight};
 
-/// Time between two looks at the masters.
+/// Time between two requests for the masters' status.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How long a master has to say how it stands.
+/// Timeout of a request for a status.
 const STATUS_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long is waited for a first primary before the text is printed without one.
+/// How long the start-up text waits for a first primary.
 const FIRST_PRIMARY: Duration = Duration::from_secs(20);
 
 /// Starts several masters on this machine, to try them out
@@ -85,7 +85,7 @@ Examples:
   moonkeeper up --masters 2 --etcd-endpoints 127.0.0.1:2379
   moonkeeper up -- --default_kv_lease_ttl=5s          with a flag for every master
 
-The embedded store is for trials: production wants a real etcd.";
+The embedded store is for trials: production needs a real etcd.";
 
 /// Why the masters do not run.
 #[derive(Debug, thiserror::Error)]
@@ -94,7 +94,7 @@ enum UpError {
     Endpoints(#[from] EndpointsError),
     #[error("'{0}' is not a cluster id: 1 to 63 of a-z, 0-9, - and _")]
     ClusterId(String),
-    #[error("{0} belongs to the embedded store, and --etcd-endpoints names another")]
+    #[error("{0} is for the embedded store, and --etcd-endpoints names another store")]
     Embedded(&'static str),
     #[error(transparent)]
     Ports(#[from] PortsError),
@@ -112,7 +112,7 @@ impl From<io::Error> for UpError {
     }
 }
 
-/// Runs the command.
+/// Starts a cluster on this machine, and supervises it until a signal comes.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
     let arguments = match super::parse::<Arguments>("moonkeeper up", args) {
@@ -120,7 +120,7 @@ pub fn main(args: &[String]) -> ExitCode {
         Err(code) => return code,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    // This very future starts the children, so they belong to the first thread, which is the last to end.
+    // This future starts the children, so their parent thread is the first one, which is the last to end.
     match runtime.map_err(UpError::from).and_then(|runtime| runtime.block_on(run(arguments))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
@@ -133,7 +133,7 @@ pub fn main(args: &[String]) -> ExitCode {
     }
 }
 
-/// Starts everything, watches over it, and stops it.
+/// Starts everything, supervises it, and stops it.
 async fn run(arguments: Arguments) -> Result<(), UpError> {
     if !Keys::is_cluster_id(&arguments.cluster_id) {
         return Err(UpError::ClusterId(arguments.cluster_id));
@@ -194,13 +194,13 @@ async fn run(arguments: Arguments) -> Result<(), UpError> {
     }
     match result {
         Ok(()) => folder.close(),
-        // The logs say more.
+        // The folder is kept after an error: its logs say more.
         Err(_) => drop(folder),
     }
     result
 }
 
-/// Signals that end everything.
+/// Signals that stop everything: SIGTERM and SIGINT.
 struct Ends {
     terminate: Signal,
     interrupt: Signal,
@@ -219,7 +219,7 @@ impl Ends {
     }
 }
 
-/// What the text at the start says.
+/// Values for the start-up text.
 struct About {
     common: Common,
     store: String,
@@ -236,7 +236,7 @@ struct Up {
 }
 
 impl Up {
-    /// Watches over the masters until somebody wants to stop, or nothing more can be done.
+    /// Supervises the masters until the user stops them, or until a master cannot start or the embedded store ends.
     async fn watch(
         &mut self,
         mut sights: watch::Receiver<Vec<Option<Status>>>,
@@ -274,7 +274,7 @@ impl Up {
         }
     }
 
-    /// Shows how the masters stand.
+    /// Shows the status of the masters, and the changes since the last one.
     fn look(&mut self, statuses: Vec<Option<Status>>) {
         let now: Vec<Sight> = self
             .children
@@ -285,7 +285,7 @@ impl Up {
         for line in view::changes(&self.seen, &now) {
             self.screen.say(&line);
         }
-        // A master that is silent for a moment has not changed its role; so its last words are kept for comparison.
+        // A master that misses one request has not changed its role, so its last status is kept for comparison.
         let remembered = now.iter().map(|sight| {
             let old = self.seen.iter().find(|old| old.name == sight.name).and_then(|old| old.status.clone());
             Sight { status: sight.status.clone().or(old), ..sight.clone() }
@@ -310,7 +310,7 @@ impl Up {
         self.screen.show(&view::line(&now));
     }
 
-    /// Who leads, as far as was seen.
+    /// Returns the name of the primary, as far as it was seen.
     fn primary(&self) -> Option<String> {
         let statuses = self.seen.iter().filter_map(|sight| sight.status.as_ref());
         let primaries = statuses.filter(|status| status.role == Role::Primary);
@@ -318,7 +318,7 @@ impl Up {
     }
 }
 
-/// Asks all masters again and again, in a task of its own.
+/// Requests the status of all masters periodically, in a task of its own.
 fn look_at(plans: Vec<MasterPlan>) -> watch::Receiver<Vec<Option<Status>>> {
     let (sender, receiver) = watch::channel(vec![None; plans.len()]);
     tokio::spawn(async move {

@@ -1,14 +1,13 @@
-//! What will run: names, ports and command lines of the masters.
+//! Plans the masters: names, ports and command lines.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
 
-/// Where ports are looked for when the usual ones are taken: below those that the system gives to outgoing
-/// connections, which could take a port while no master listens on it.
+/// Range in which free ports are searched when the usual ones are taken. It is below the ephemeral ports of the system,
+/// which an outgoing connection could take while no master listens.
 const FREE_PORTS: std::ops::Range<u16> = 20_000..30_000;
 
-/// The port that `mooncake_client` listens on unless it is told otherwise: on a machine where masters are tried out, such a
-/// client is not far.
+/// Default port of `mooncake_client`, which is likely to run on a machine where masters are tried out.
 const MOONCAKE_CLIENT: u16 = 50_052;
 
 /// The ports of one master.
@@ -20,12 +19,12 @@ pub(super) struct Ports {
     pub(super) peer: u16,
 }
 
-/// No ports could be found.
+/// Why no ports could be found.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PortsError {
     #[error("port {0} is in use; choose another with --{1}")]
     Taken(u16, &'static str),
-    #[error("--{0} leaves no room for so many masters below port 65536")]
+    #[error("--{0} leaves too few ports below 65536 for so many masters")]
     TooHigh(&'static str),
     #[error("there are no free ports from {} to {}", FREE_PORTS.start, FREE_PORTS.end)]
     None,
@@ -39,7 +38,7 @@ pub(super) struct MasterPlan {
     pub(super) log: PathBuf,
 }
 
-/// What all masters have in common.
+/// Values that all masters share.
 #[derive(Clone, Debug)]
 pub(super) struct Common {
     pub(super) cluster_id: String,
@@ -48,12 +47,12 @@ pub(super) struct Common {
     pub(super) etcd: Vec<String>,
     pub(super) token_file: PathBuf,
     pub(super) data_dir: Option<PathBuf>,
-    /// What the user wants every master to be told.
+    /// Flags that the user wants every master to have.
     pub(super) more: Vec<String>,
 }
 
 impl MasterPlan {
-    /// The arguments of `moonkeeper`.
+    /// Returns the arguments of `moonkeeper`.
     pub(super) fn arguments(&self, common: &Common) -> Vec<String> {
         let Ports { rpc, http, admin, peer } = self.ports;
         let mut arguments = vec![
@@ -80,13 +79,13 @@ impl MasterPlan {
         arguments
     }
 
-    /// Where its HTTP port is.
+    /// Returns the address of its HTTP port.
     pub(super) fn http_address(&self) -> String {
         format!("127.0.0.1:{}", self.ports.http)
     }
 }
 
-/// Chooses ports: the usual ones, those that were asked for, or free ones where the usual ones are taken.
+/// Chooses ports: the usual ones, those that were requested, or free ones where the usual ones are taken.
 #[derive(Debug)]
 pub(super) struct PortChooser<F> {
     is_free: F,
@@ -94,14 +93,14 @@ pub(super) struct PortChooser<F> {
 }
 
 impl<F: Fn(u16) -> bool> PortChooser<F> {
-    /// With this idea of what is free; free ones are looked for from somewhere that depends on `seed`.
+    /// Uses `is_free` to test ports; the search for free ones starts at an offset that depends on `seed`.
     pub(super) fn new(is_free: F, seed: u32) -> Self {
         let span = u32::from(FREE_PORTS.end - FREE_PORTS.start);
         let start = u16::try_from(seed % span).unwrap_or_default();
         Self { is_free, next: FREE_PORTS.start + start }
     }
 
-    /// One port for `flag`: the one that was asked for, else the usual one, else a free one.
+    /// Returns one port for `flag`: the requested one, else the usual one, else a free one.
     pub(super) fn one(
         &mut self,
         flag: &'static str,
@@ -118,8 +117,8 @@ impl<F: Fn(u16) -> bool> PortChooser<F> {
         }
     }
 
-    /// The ports of `count` masters: RPC ports in a row, without that of `mooncake_client` unless it was asked for as the
-    /// first; the others ten apart.
+    /// Returns the ports of `count` masters: RPC ports in a row, without that of `mooncake_client` unless it was
+    /// requested as the first; the others ten apart.
     pub(super) fn masters(
         &mut self,
         count: u16,
@@ -145,7 +144,7 @@ impl<F: Fn(u16) -> bool> PortChooser<F> {
         Ok(ports.collect())
     }
 
-    /// `count` groups of `size` ports, laid out from a base; free ones if the usual base will not do.
+    /// Returns `count` groups of `size` ports, laid out from a base; free ones if the usual base does not work.
     fn series(
         &mut self,
         flag: &'static str,
@@ -192,7 +191,8 @@ impl<F: Fn(u16) -> bool> PortChooser<F> {
     }
 }
 
-/// Whether nobody listens on this port of the loopback, or of all addresses.
+/// Returns whether a listener can bind this port on the loopback, i.e. no process listens on it there or on all
+/// addresses.
 pub(super) fn is_free(port: u16) -> bool {
     TcpListener::bind(("127.0.0.1", port)).is_ok()
 }
@@ -262,8 +262,8 @@ mod tests {
         };
         let arguments = plan.arguments(&common);
         let nothing = |_: &str| Err(std::io::ErrorKind::NotFound.into());
-        let parsed = crate::master::flags::parse(&arguments[1..], &[], &nothing);
-        let Ok(crate::master::flags::Parsed::Run { settings, warnings }) = parsed else {
+        let parsed = crate::master::settings::command_line::parse(&arguments[1..], &[], &nothing);
+        let Ok(crate::master::settings::command_line::Parsed::Run { settings, warnings }) = parsed else {
             panic!("{parsed:?}")
         };
         assert!(warnings.is_empty(), "{warnings:?}");

@@ -1,4 +1,4 @@
-//! Where the log is kept: an etcd that was named, or the embedded store in this process.
+//! The embedded store in this process, which keeps the log if no etcd is named.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ pub(super) struct Embedded {
 }
 
 impl Embedded {
-    /// Opens it, in a folder if it is to outlive this process, and serves on a port of the loopback.
+    /// Opens the store, in a folder if it is to outlive this process, and serves it on a port of the loopback.
     pub(super) async fn start(folder: Option<&Path>, port: u16) -> Result<Self, UpError> {
         let store = Store::open(folder)?;
         let listener = TcpListener::bind(("127.0.0.1", port))
@@ -25,14 +25,14 @@ impl Embedded {
             .map_err(|why| UpError::System(format!("cannot listen on 127.0.0.1:{port}: {why}")))?;
         let (stop, stopped) = oneshot::channel();
         let stopped = async {
-            // The sender is never dropped before everything ends.
+            // An error cannot occur: the sender lives until everything ends.
             let _ = stopped.await;
         };
         let task = tokio::spawn(serve(listener, store, stopped));
         Ok(Self { stop, task })
     }
 
-    /// Waits until it ends although nobody told it to, and says why.
+    /// Waits until the store ends although it was not stopped, and returns why.
     pub(super) async fn ended(&mut self) -> UpError {
         match (&mut self.task).await {
             Ok(Err(why)) => UpError::System(why.to_string()),
@@ -40,7 +40,7 @@ impl Embedded {
         }
     }
 
-    /// Ends it.
+    /// Stops the store, and waits until it has ended.
     pub(super) async fn stop(self) {
         let _ = self.stop.send(());
         let _ = self.task.await;

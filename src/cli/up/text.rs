@@ -1,27 +1,27 @@
-//! What is printed once the masters run: where everything is, and what to try.
+//! The start-up text: the addresses of everything, and what to try.
 
 use std::fmt::Write;
 use std::path::Path;
 
 use super::plan::MasterPlan;
 
-/// The Mooncake package that the snippet was tried with.
+/// The Mooncake package that the snippet was tested with.
 const PACKAGE: &str = "mooncake-transfer-engine-non-cuda==0.3.13.post1";
 
-/// What the text is about.
+/// Values for the text that is printed at the start.
 #[derive(Clone, Debug)]
 pub(super) struct Started<'a> {
     pub(super) cluster_id: &'a str,
     /// As clients write them: `HOST:PORT`, separated by `;`.
     pub(super) endpoints: &'a str,
-    /// What keeps the log.
+    /// Description of the store that keeps the log.
     pub(super) store: String,
     pub(super) masters: &'a [(MasterPlan, Option<u32>)],
     pub(super) primary: Option<&'a str>,
     pub(super) token_file: &'a Path,
 }
 
-/// All of it.
+/// Renders the text that is printed at the start.
 pub(super) fn started(it: &Started<'_>) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "cluster {}, log in {} at {}", it.cluster_id, it.store, it.endpoints);
@@ -58,7 +58,7 @@ pub(super) fn started(it: &Started<'_>) -> String {
     text
 }
 
-/// A program for a Mooncake client.
+/// Renders a program for a Mooncake client.
 fn snippet(it: &Started<'_>) -> String {
     format!(
         "import os\n\

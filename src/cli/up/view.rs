@@ -1,20 +1,21 @@
-//! What a user sees while the masters run: one line that moves, and a line for every change worth one.
+//! What a user sees while the masters run: a status line that is updated in place, and a line for every important
+//! change.
 
 use std::fmt::Write;
 
-use crate::master::admin_api::Status;
-use crate::master::peer::Role;
+use crate::cluster::role::Role;
+use crate::cluster::status::Status;
 
-/// One master as it was seen last.
+/// The last observation of one master.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sight {
     pub(super) name: String,
     pub(super) pid: Option<u32>,
-    /// What it said; nothing if it does not answer.
+    /// Its status; `None` if it does not answer.
     pub(super) status: Option<Status>,
 }
 
-/// The line that moves: roles, ids and lag.
+/// Renders the status line: roles, ids and lag.
 pub(super) fn line(sights: &[Sight]) -> String {
     let mut parts = Vec::new();
     for sight in sights {
@@ -35,7 +36,7 @@ pub(super) fn line(sights: &[Sight]) -> String {
     parts.join("  |  ")
 }
 
-/// What is worth a line of its own: roles that changed, and standbys that have become ready or are no longer.
+/// Returns a line for each change of role, and for each standby that has become ready or is no longer.
 pub(super) fn changes(before: &[Sight], now: &[Sight]) -> Vec<String> {
     let mut lines = Vec::new();
     for sight in now {
@@ -46,13 +47,18 @@ pub(super) fn changes(before: &[Sight], now: &[Sight]) -> Vec<String> {
             (old, new) if old == new => {}
             (_, Some(Role::Primary)) => {
                 let how = status.promotion.as_ref().map(|report| {
-                    format!(", {}, {} objects, took {} ms", report.reason, report.objects, report.total_ms)
+                    format!(
+                        ", {}, {} objects, took {} ms",
+                        report.reason.as_str(),
+                        report.objects,
+                        report.total_ms
+                    )
                 });
                 let how = how.unwrap_or_default();
                 lines.push(format!("{} is primary (term {}{how})", status.name, status.term));
             }
             (_, Some(_)) => lines.push(format!("{} is standby, at record {}", status.name, status.applied)),
-            // Whoever is about to lead, or has just ceased to, is told of when that is done.
+            // A master that is about to lead, or has just ceased to, is reported when that is done.
             (Some(Role::Standby), None) if status.role == Role::Standby => {
                 let why = status.why_not_ready.as_deref().or(status.waits_for.as_deref());
                 lines.push(format!("{} is not ready: {}", status.name, why.unwrap_or(&status.phase)));
@@ -63,12 +69,12 @@ pub(super) fn changes(before: &[Sight], now: &[Sight]) -> Vec<String> {
     lines
 }
 
-/// The role of a master that is ready in it.
+/// Returns the role of a master if it is ready in it.
 fn settled(status: &Status) -> Option<Role> {
     status.ready.then_some(status.role)
 }
 
-/// Prints lines, and keeps the moving one below them where there is a terminal.
+/// Prints lines, and keeps the status line below them on a terminal.
 #[derive(Debug)]
 pub(super) struct Screen {
     terminal: bool,
@@ -76,28 +82,28 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// For a terminal or for something that is read later.
+    /// Creates a screen for a terminal, or for output that is read later.
     pub(super) fn new(terminal: bool) -> Self {
         Self { terminal, shown: false }
     }
 
-    /// A line that stays.
+    /// Prints a line that stays.
     pub(super) fn say(&mut self, text: &str) {
         let clear = if self.shown { "\r\x1b[K" } else { "" };
         self.shown = false;
         crate::cli::print(&format!("{clear}{text}\n"));
     }
 
-    /// The line that moves. Only terminals have one.
+    /// Prints the status line, on terminals only.
     pub(super) fn show(&mut self, line: &str) {
         if self.terminal {
             self.shown = true;
-            // Without wrapping at the edge: half of a line is better than one that scrolls.
+            // Without wrapping at the edge: a line that is cut off is better than one that scrolls.
             crate::cli::print(&format!("\r\x1b[?7l{line}\x1b[K\x1b[?7h"));
         }
     }
 
-    /// The moving line goes.
+    /// Removes the status line, if one is shown.
     pub(super) fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
             crate::cli::print("\r\x1b[K");
@@ -108,7 +114,7 @@ impl Screen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::master::admin_api::PromotionReport;
+    use crate::cluster::promotion::{PromotionReason, PromotionReport};
 
     fn sight(name: &str, role: Role) -> Sight {
         let status = Status {
@@ -142,7 +148,7 @@ mod tests {
         status.role = Role::Primary;
         status.term = 9;
         status.promotion = Some(PromotionReport {
-            reason: "the primary died".into(),
+            reason: PromotionReason::ProcessDied,
             objects: 5,
             total_ms: 61,
             ..PromotionReport::default()
@@ -150,7 +156,7 @@ mod tests {
         let lines = changes(std::slice::from_ref(&a), &[promoted]);
         assert_eq!(lines, ["a is primary (term 9, the primary died, 5 objects, took 61 ms)"]);
         assert_eq!(changes(&[], std::slice::from_ref(&a)), ["a is standby, at record 7"]);
-        // The same role in another process is told again.
+        // The same role in another process is reported again.
         let mut again = a.clone();
         again.status.as_mut().unwrap().boot_id = "2".into();
         assert_eq!(changes(std::slice::from_ref(&a), &[again]).len(), 1);
@@ -160,7 +166,7 @@ mod tests {
         let lines = changes(std::slice::from_ref(&a), std::slice::from_ref(&behind));
         assert_eq!(lines, ["a is not ready: rebuilding"]);
         assert_eq!(changes(&[behind], std::slice::from_ref(&a)), ["a is standby, at record 7"]);
-        // Who takes over is told of when it serves.
+        // A standby that takes over is reported when it serves.
         let mut between = b.clone();
         between.status.as_mut().unwrap().ready = false;
         let was = Sight { name: "b".into(), ..a };

@@ -1,11 +1,11 @@
-//! Entries as bytes.
+//! Entries of the journal as bytes.
 
 use bytes::{Buf, BufMut, Bytes, TryGetError};
 
 use crate::coordination::model::entries::{Entry, Redo};
 use crate::coordination::types::{KeyValue, LeaseId};
 
-/// Bytes that are no entry.
+/// Why bytes are not an entry.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DecodeError {
     #[error("it ends too early")]
@@ -132,6 +132,6 @@ fn bytes(from: &mut Bytes) -> Result<Bytes, DecodeError> {
     if length > from.len() {
         return Err(DecodeError::Short);
     }
-    // A copy: the record that it is part of need not be kept for it.
+    // A copy, so that the value does not keep the bytes of the whole entry in memory.
     Ok(Bytes::copy_from_slice(&from.split_to(length)))
 }

@@ -1,6 +1,6 @@
-//! Entries in the file of a store: each has its length, a checksum of the length alone, and a checksum of everything. With
-//! the second one an entry can be found after bytes that are damaged, and a damaged length is told from an entry that was
-//! half written.
+//! Entries in the file of a store: each has its length, a checksum of the length alone, and a checksum of length and
+//! payload. The checksum of the length makes it possible to find an entry after damaged bytes, and to tell a damaged
+//! length from an entry that was half written.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -13,13 +13,13 @@ use crate::coordination::model::entries::Entry;
 /// Length, checksum of the length, checksum of the payload.
 pub(super) const HEADER_BYTES: u64 = 16;
 
-/// The part of it by which the beginning of an entry is found.
+/// The first part of the header, by which the beginning of an entry is found: length and its checksum.
 const START_BYTES: usize = 8;
 
-/// How much is read at once in the search for an entry.
+/// Bytes that are read at a time in the search for an entry.
 const SEARCH_BYTES: usize = 64 << 10;
 
-/// Makes zeros, which a file system may leave behind, no checksum of anything.
+/// Seed of the checksums. It makes sure that zeros, which a file system may leave behind, are not a valid header.
 const SEED: u64 = 0x4d4b_5354_4f52_4502;
 
 /// Appends an entry to `out`.
@@ -43,27 +43,26 @@ fn checksum(length: u32, payload: &[u8]) -> u64 {
     xxh3_64_with_seed(payload, SEED ^ u64::from(length))
 }
 
-/// The length that an entry's first bytes tell, if they are what was written. No entry is empty.
+/// Returns the length that an entry's first bytes contain, if their checksum matches. No entry is empty.
 fn length_of(mut start: &[u8]) -> Option<u32> {
     let (length, check) = (start.try_get_u32_le().ok()?, start.try_get_u32_le().ok()?);
     (length > 0 && check == length_check(length)).then_some(length)
 }
 
-/// What stands at a place in the file.
+/// What is found at an offset of the file.
 pub(super) enum Next {
-    /// An entry.
     Entry(Bytes),
-    /// Nothing: the file ends here.
+    /// The end of the file.
     End,
     /// The beginning of an entry that was not written to its end.
     Torn,
-    /// An entry with its whole length, but with other bytes than were written.
+    /// An entry with its whole length, but with a wrong checksum.
     Altered,
-    /// No entry, and not what a write leaves behind that was interrupted.
+    /// Bytes that are neither an entry nor what an interrupted write leaves behind.
     Damaged,
 }
 
-/// Reads what stands at `at` in a file of this length.
+/// Reads what is at offset `at` in a file of this length.
 pub(super) fn next(reader: &mut (impl Read + Seek), at: u64, length: u64) -> io::Result<Next> {
     let left = length - at;
     if left < HEADER_BYTES {
@@ -83,8 +82,8 @@ pub(super) fn next(reader: &mut (impl Read + Seek), at: u64, length: u64) -> io:
     Ok(if checksum(bytes, &payload) == said { Next::Entry(payload.into()) } else { Next::Altered })
 }
 
-/// Whether a header that tells no length is what an interrupted write leaves behind: its end never got to the disk, and
-/// only zeros follow; or its beginning did not.
+/// Returns whether a header without a valid length is what an interrupted write leaves behind: its end never reached
+/// the disk, and only zeros follow; or its beginning did not, and is zero.
 fn is_torn(header: &[u8], reader: &mut impl Read) -> io::Result<bool> {
     if header[..START_BYTES].iter().all(|byte| *byte == 0) {
         return Ok(true);
@@ -99,7 +98,7 @@ fn is_torn(header: &[u8], reader: &mut impl Read) -> io::Result<bool> {
     }
 }
 
-/// Where the next entry begins at `from` or later, whole or not.
+/// Returns the offset at which the next entry begins, at `from` or later, whole or not.
 pub(super) fn find(reader: &mut (impl Read + Seek), from: u64) -> io::Result<Option<u64>> {
     reader.seek(SeekFrom::Start(from))?;
     let (mut window, mut at) = (Vec::with_capacity(SEARCH_BYTES), from);
@@ -111,7 +110,7 @@ pub(super) fn find(reader: &mut (impl Read + Seek), from: u64) -> io::Result<Opt
         if read == 0 {
             return Ok(None);
         }
-        // An entry may begin in the last bytes of what was read so far.
+        // An entry may begin in the last bytes that were read so far.
         let done = window.len().saturating_sub(START_BYTES - 1);
         window.drain(..done);
         at += done as u64;

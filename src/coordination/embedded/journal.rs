@@ -1,7 +1,7 @@
-//! The file of a store: entries one after the other, each with its length and checksums. What is answered is on disk;
-//! an entry that is half there at the end was not answered and is cut off. Anything else that is not what was written
-//! stops the store from being opened: acknowledged entries may follow it. When much of the file is given up history,
-//! it is written anew beside itself and renamed.
+//! The file of a store: entries one after the other, each with its length and checksums. Every change that was answered
+//! is on disk; an incomplete entry at the end was not answered and is cut off. Any other damage stops the store from
+//! being opened: acknowledged entries may follow it. When much of the file is compacted history, a new file is written
+//! beside it and renamed.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -11,10 +11,10 @@ use crate::coordination::embedded::codec::{DecodeError, decode};
 use crate::coordination::embedded::frames::{HEADER_BYTES, Next, find, frame, next};
 use crate::coordination::model::entries::Entry;
 
-/// What the file starts with: a name, and the version of what follows.
+/// The first bytes of the file: a name, and the version of the format.
 const MAGIC: &[u8; 8] = b"MKSTORE\x02";
 
-/// Below this a file is not worth being written anew.
+/// A smaller file is not worth rewriting.
 const SMALL_BYTES: u64 = 1 << 20;
 
 const NAME: &str = "store.log";
@@ -24,30 +24,22 @@ const LOCK_NAME: &str = "store.lock";
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The disk says no.
+    /// The file system returned an error.
     #[error("{path}: {why}")]
     Io {
-        /// The file or folder.
+        /// The file or folder that was accessed.
         path: PathBuf,
-        /// What the disk says.
         why: io::Error,
     },
-    /// Another process has it open.
+    /// Another process has the store open.
     #[error("{0} is in use by another process")]
     InUse(PathBuf),
-    /// It holds something else.
+    /// The file does not begin with the magic bytes of this version.
     #[error("{0} is not the file of a store, or one of another version")]
     Foreign(PathBuf),
-    /// Something in the middle of it is not what was written.
+    /// Bytes in the middle of the file are not what was written.
     #[error("{path} is damaged at byte {at}: {why}")]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// Where.
-        at: u64,
-        /// What is wrong.
-        why: String,
-    },
+    Damaged { path: PathBuf, at: u64, why: String },
 }
 
 /// The file of a store.
@@ -56,14 +48,14 @@ pub(super) struct Journal {
     folder: PathBuf,
     file: File,
     bytes: u64,
-    /// How large it was when it was written anew.
+    /// Its size after the last rewrite; zero if there was none since it was opened.
     bytes_of_state: u64,
     /// Held for as long as the store is open.
     lock: File,
 }
 
 impl Journal {
-    /// Opens the file in a folder, or makes it, and hands over its entries.
+    /// Opens the file in a folder, or creates it, and passes its entries to `take`.
     pub(super) fn open(
         folder: &Path,
         mut take: impl FnMut(Entry) -> Result<(), String>,
@@ -74,7 +66,7 @@ impl Journal {
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let mut file = open.map_err(io_error(&path))?;
         let bytes = match file.metadata().map_err(io_error(&path))?.len() {
-            // New, or made by a process that ended before it wrote anything.
+            // New, or created by a process that ended before it wrote anything.
             length if length < MAGIC.len() as u64 => start(&mut file, folder).map_err(io_error(&path))?,
             length => {
                 let end = read(&mut file, length, &path, &mut take)?;
@@ -89,7 +81,7 @@ impl Journal {
         Ok(Self { folder: folder.to_owned(), file, bytes, bytes_of_state: 0, lock })
     }
 
-    /// Writes entries; they are on disk when this returns. After an error nothing is known of what is there.
+    /// Appends entries; they are on disk when this returns. After an error it is unknown what is on disk.
     pub(super) fn append(&mut self, entries: &[Entry]) -> io::Result<()> {
         let mut bytes = Vec::new();
         for entry in entries {
@@ -101,12 +93,12 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether so much was written since it was written anew that it is worth doing that again.
+    /// Returns whether the file has more than doubled since its last rewrite, so that another one is worthwhile.
     pub(super) fn is_large(&self) -> bool {
         self.bytes > SMALL_BYTES && self.bytes / 2 > self.bytes_of_state
     }
 
-    /// Writes the file anew.
+    /// Replaces the file by a new one with these entries.
     pub(super) fn rewrite(&mut self, entries: impl Iterator<Item = Entry>) -> io::Result<()> {
         let path = self.folder.join(NEW_NAME);
         let file = OpenOptions::new().write(true).read(true).create(true).truncate(true).open(&path)?;
@@ -131,8 +123,8 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        // Not left to the file being closed: a process that is being started right now holds it open, too, until it is
-        // a program of its own.
+        // Not left to closing the file: a child process that is just being forked has it open, too, until it calls
+        // exec.
         _ = self.lock.unlock();
     }
 }
@@ -162,7 +154,7 @@ fn start(file: &mut File, folder: &Path) -> io::Result<u64> {
     Ok(MAGIC.len() as u64)
 }
 
-/// Hands over all entries; where the last whole one ends.
+/// Passes all entries to `take`. Returns the offset at which the last complete one ends.
 fn read(
     file: &mut File,
     length: u64,
@@ -184,7 +176,7 @@ fn read(
             // A process that is killed leaves its last entry half written, with nothing after it.
             Next::Torn | Next::Altered => match find(&mut reader, at + 1).map_err(io_error(path))? {
                 None => return Ok(at),
-                // Then this one was whole once, too, and its writer was told so.
+                // A later entry shows that this one was complete once, so its write was acknowledged.
                 Some(other) => {
                     return Err(damaged(
                         at,

@@ -13,14 +13,14 @@ use crate::coordination::model::entries::{Entry, Rebuild};
 use crate::coordination::model::steps::{Outcome, Program, Refusal};
 use crate::coordination::types::LeaseId;
 
-/// No more is kept; then nothing new is taken until something is deleted and compacted, as etcd does.
-const QUOTA_BYTES: usize = 2 << 30;
+/// Above this no puts are accepted until keys are deleted and compacted, as in etcd.
+pub(super) const QUOTA_BYTES: usize = 2 << 30;
 
-/// So many revisions are kept at least; at twice as many the older ones are given up. A standby that reads pages of one
-/// revision or resumes a watch is never that far behind; one that is starts anew.
+/// At least this many revisions are kept; at twice as many the older ones are compacted. A standby that reads pages of
+/// one revision or resumes a watch is never that far behind; one that is starts anew.
 const KEPT_REVISIONS: u64 = 50_000;
 
-/// Leases at a time.
+/// Upper bound of leases at a time.
 const MAX_LEASES: usize = 100_000;
 
 /// Why a store cannot be opened.
@@ -28,11 +28,11 @@ const MAX_LEASES: usize = 100_000;
 #[error("the embedded store cannot be opened: {0}")]
 pub struct OpenError(#[from] JournalError);
 
-/// Why a request is not answered.
+/// Why a request to the store failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Rejection {
     Refused(Refusal),
-    /// The disk failed, so what is in memory is no longer what is on disk; or the store is closed.
+    /// The disk failed, so memory no longer matches the disk; or the store is closed.
     Failed,
 }
 
@@ -42,7 +42,7 @@ impl From<Refusal> for Rejection {
     }
 }
 
-/// The embedded store. Clones are the same store.
+/// The embedded store. Clones share one store.
 #[derive(Clone, Debug)]
 pub struct Store {
     shared: Arc<Shared>,
@@ -53,7 +53,7 @@ struct Shared {
     state: Mutex<State>,
     start: Instant,
     durable: bool,
-    /// The newest revision, for those who watch.
+    /// The newest revision, for watches.
     revision: watch::Sender<u64>,
 }
 
@@ -61,14 +61,14 @@ struct Shared {
 pub(super) struct State {
     model: Model,
     journal: Option<Journal>,
-    /// What was done and is not yet in the file.
+    /// Changes that are in memory and not yet in the file.
     unwritten: Vec<Entry>,
     failed: bool,
 }
 
 impl Store {
-    /// A store in memory, or one that keeps its file in a folder and goes on from what is there. Leases then have their
-    /// whole time to live again.
+    /// Opens a store in memory, or one that keeps its file in a folder and continues from what is there. Leases then
+    /// have their whole time to live again.
     ///
     /// # Errors
     ///
@@ -93,18 +93,18 @@ impl Store {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// The newest revision, and when there is a newer one.
+    /// Subscribes to the newest revision.
     pub(super) fn revisions(&self) -> watch::Receiver<u64> {
         self.shared.revision.subscribe()
     }
 
-    /// Looks at what there is.
+    /// Reads from the model; fails once the disk has failed or the store is closed.
     pub(super) fn look<T>(&self, look: impl FnOnce(&Model) -> T) -> Result<T, Rejection> {
         let state = self.shared.state.lock();
         if state.failed { Err(Rejection::Failed) } else { Ok(look(&state.model)) }
     }
 
-    /// Does something; it is on disk before this returns.
+    /// Changes the model; the change is on disk before this returns.
     pub(super) async fn change<T: Send + 'static>(
         &self,
         change: impl FnOnce(&mut State, Duration) -> Result<T, Refusal> + Send + 'static,
@@ -112,27 +112,28 @@ impl Store {
         if !self.shared.durable {
             return self.shared.change(change);
         }
-        // The disk may take its time, and whoever serves connections must not wait for it.
+        // The disk may be slow, and the tasks that serve connections must not wait for it.
         let shared = Arc::clone(&self.shared);
         let done = tokio::task::spawn_blocking(move || shared.change(change));
         done.await.unwrap_or(Err(Rejection::Failed))
     }
 
-    /// Ends the leases whose time has come.
+    /// Ends the leases whose time is over.
     pub(super) async fn expire(&self) -> Result<(), Rejection> {
         let now = self.shared.start.elapsed();
         let due = self.look(|model| model.next_expiry().is_some_and(|expires| expires <= now))?;
+        // Every change expires leases first, so an empty one is enough.
         if due { self.change(|_, _| Ok(())).await } else { Ok(()) }
     }
 
-    /// Gives the file free. Whoever still asks gets no answer.
+    /// Releases the file. Every later request is rejected.
     pub(super) fn close(&self) {
         let mut state = self.shared.state.lock();
         state.failed = true;
         state.journal = None;
     }
 
-    /// The time of the store's clock.
+    /// Returns the time on the store's clock.
     pub(super) fn now(&self) -> Duration {
         self.shared.start.elapsed()
     }
@@ -154,11 +155,11 @@ impl Shared {
         let done = change(&mut state, now);
         state.compact_what_is_old();
         if let Err(error) = state.write() {
-            tracing::error!(%error, "the embedded store cannot write its file; it answers nothing any more");
+            tracing::error!(%error, "the embedded store cannot write its file and answers no more requests");
             state.failed = true;
             return Err(Rejection::Failed);
         }
-        // Watches look only after this, and find what is on disk, since the lock is held.
+        // Watches read only after this and, since the lock is held, find only what is on disk.
         let revision = state.model.revision();
         self.revision.send_if_modified(|known| std::mem::replace(known, revision) != revision);
         Ok(done?)
@@ -197,7 +198,7 @@ impl State {
         Ok((lease, ttl_seconds))
     }
 
-    /// Not written down: after a restart the lease has its whole time to live anyhow.
+    /// Renews a lease. This is not written to the file: after a restart the lease has its whole time to live anyway.
     pub(super) fn keep_alive(&mut self, now: Duration, lease: LeaseId) -> Option<i64> {
         self.model.keep_alive(now, lease)
     }
@@ -219,7 +220,7 @@ impl State {
     fn compact_what_is_old(&mut self) {
         let revision = self.model.revision();
         if revision > self.model.compacted() + 2 * KEPT_REVISIONS {
-            // Neither to come nor given up already, so it is not refused.
+            // This revision is neither in the future nor compacted already, so it is not refused.
             _ = self.compact(revision - KEPT_REVISIONS);
         }
     }
@@ -231,7 +232,7 @@ impl State {
             return Ok(());
         }
         journal.append(&entries)?;
-        // Only what was given up makes the file written anew smaller.
+        // Only compaction makes a rewritten file smaller.
         if entries.iter().any(|entry| matches!(entry, Entry::Compacted { .. })) && journal.is_large() {
             journal.rewrite(self.model.entries())?;
         }

@@ -1,13 +1,12 @@
-//! Answers, from the words of the etcd-client crate.
+//! Converts answers from the types of the etcd-client crate.
 
-use etcd_client::LeaseGrantResponse;
 use etcd_client::proto::{
     PbEvent, PbKeyValue, PbRangeResponse, PbResponseHeader, PbResponseOp, PbTxnOpResponse, PbTxnResponse,
 };
+use etcd_client::{LeaseGrantResponse, ResponseHeader, StatusResponse};
 
-use crate::coordination::etcd::failures::Fault;
-use crate::coordination::etcd::questions::misfit;
-use crate::coordination::types::{Change, KeyValue, LeaseId, OpResult, Page, Response};
+use crate::coordination::etcd::failures::{Fault, misfit};
+use crate::coordination::types::{Alarms, Change, KeyValue, LeaseId, MemberStatus, OpResult, Page, Response};
 
 pub(super) fn txn(answer: PbTxnResponse) -> Result<Response, Fault> {
     Ok(Response::Txn {
@@ -40,6 +39,27 @@ pub(super) fn granted(answer: &LeaseGrantResponse) -> Response {
     Response::LeaseGranted { lease: LeaseId(answer.id()), ttl_seconds: answer.ttl() }
 }
 
+/// Converts the status of a member. A quota of zero is one that the member does not report, a negative one is none.
+pub(super) fn member_status(answer: &StatusResponse) -> MemberStatus {
+    MemberStatus {
+        member: answer.header().map_or(0, ResponseHeader::member_id),
+        db_bytes: unsigned(answer.db_size()),
+        in_use_bytes: unsigned(answer.raft_used_db_size()),
+        quota_bytes: Some(unsigned(answer.db_size_quota())).filter(|quota| *quota > 0),
+        alarms: alarms(answer.errors()),
+    }
+}
+
+/// Finds the alarms among the errors of a status. They are protobuf messages as text, whose spaces may vary:
+/// `memberID:10501334649042878790 alarm:NOSPACE`.
+fn alarms(errors: &[String]) -> Alarms {
+    let raised = |name: &str| {
+        let alarm = format!("alarm:{name}");
+        errors.iter().any(|error| error.split_whitespace().collect::<String>().ends_with(&alarm))
+    };
+    Alarms { no_space: raised("NOSPACE"), corrupt: raised("CORRUPT") }
+}
+
 fn entry(entry: PbKeyValue) -> KeyValue {
     KeyValue {
         key: entry.key.into(),
@@ -51,7 +71,7 @@ fn entry(entry: PbKeyValue) -> KeyValue {
     }
 }
 
-/// A change; `None` for one of a kind that there was not when this was written.
+/// Converts a change; `None` if its kind is unknown.
 pub(super) fn change(event: PbEvent) -> Option<Change> {
     let entry = entry(event.kv?);
     match event.r#type {
@@ -65,7 +85,27 @@ pub(super) fn revision(header: Option<&PbResponseHeader>) -> u64 {
     header.map_or(0, |header| unsigned(header.revision))
 }
 
-/// A number that etcd writes with a sign and never has below zero.
+/// Converts a number that etcd declares as signed and that is never negative.
 pub(super) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alarms_are_found_among_the_errors() {
+        let found = |errors: &[&str]| {
+            let errors: Vec<String> = errors.iter().map(|&error| error.to_owned()).collect();
+            let Alarms { no_space, corrupt } = alarms(&errors);
+            (no_space, corrupt)
+        };
+        assert_eq!(found(&[]), (false, false));
+        assert_eq!(found(&["etcdserver: no leader"]), (false, false));
+        // As etcd 3.4 to 3.6 write it, and as newer protobuf libraries do.
+        assert_eq!(found(&["memberID:10501334649042878790 alarm:NOSPACE "]), (true, false));
+        assert_eq!(found(&["memberID:1  alarm: CORRUPT", "etcdserver: no leader"]), (false, true));
+        assert_eq!(found(&["memberID:1 alarm:CORRUPT ", "memberID:2 alarm:NOSPACE "]), (true, true));
+    }
 }

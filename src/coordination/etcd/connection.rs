@@ -9,18 +9,19 @@ use tonic::transport::Endpoint;
 
 use crate::coordination::etcd::dialer::Dialer;
 use crate::coordination::etcd::failures::Fault;
-use crate::coordination::etcd::keepalive::Keeper;
+use crate::coordination::etcd::keeper::Keeper;
 use crate::coordination::etcd::settings::{EtcdSettings, Login, SettingsError};
 
-/// The largest answer that is taken: a page of the log is far smaller, and etcd itself writes nothing above 2 MiB.
+/// Upper bound of an answer: a page of the log is far smaller, and etcd itself writes nothing above 2 MiB.
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
 
-/// HTTP/2 pings find a peer that is gone without a word. etcd closes connections that ping more often than every 5 s.
+/// HTTP/2 pings detect a peer that disappeared without closing the connection. etcd closes connections that ping more
+/// often than every 5 s.
 const PING_INTERVAL: Duration = Duration::from_secs(6);
 const PING_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How much may be under way to us unread. hyper's own bound of 64 KiB would make a large answer wait for many round
-/// trips; bounds that adapt would ping more often than etcd permits.
+/// Flow-control windows of HTTP/2: how many bytes may be in flight to us unread. hyper's default of 64 KiB would cost a
+/// large answer many round trips; adaptive windows would ping more often than etcd permits.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 8 << 20;
 
@@ -30,12 +31,12 @@ pub(super) struct Connection {
     pub(super) lease: LeaseClient,
     pub(super) watch: WatchClient,
     pub(super) maintenance: MaintenanceClient,
-    /// The keep-alive stream that was answered last and is free.
+    /// The keep-alive stream that was answered last and has no request outstanding.
     pub(super) keeper: Mutex<Option<Keeper>>,
     endpoint: usize,
 }
 
-/// Makes connections, one at a time.
+/// Opens connections, one at a time.
 pub(super) struct Connections {
     settings: Arc<EtcdSettings>,
     urls: Vec<String>,
@@ -56,7 +57,7 @@ impl Connections {
         }
         let urls: Vec<String> = settings.endpoints.iter().map(|endpoint| url(endpoint, &settings)).collect();
         let connections = Self { settings, urls, state: tokio::sync::Mutex::default() };
-        // What can be wrong with settings is said now, not when the first call is made.
+        // Errors in the settings are reported now, not when the first call is made.
         for index in 0..connections.urls.len() {
             connections.endpoint(index)?;
         }
@@ -64,9 +65,9 @@ impl Connections {
         Ok(connections)
     }
 
-    /// The connection in use, or a new one to the first endpoint that can be reached.
+    /// Returns the connection in use, or a new one to the first endpoint that can be reached.
     pub(super) async fn get(&self) -> Result<Arc<Connection>, Fault> {
-        // Whoever comes while a connection is being made waits for it, as long as its own deadline lets it.
+        // A caller that comes while a connection is being opened waits for it, until its own timeout.
         let mut state = self.state.lock().await;
         if let Some(connection) = &state.current {
             return Ok(Arc::clone(connection));
@@ -74,7 +75,7 @@ impl Connections {
         let mut reasons = Vec::new();
         for _ in 0..self.urls.len() {
             let index = state.next;
-            // Moved on before the attempt: the caller may give up in the middle of it, and then it was no good.
+            // Advanced before the attempt: if the caller times out during it, the next call tries another endpoint.
             state.next = (index + 1) % self.urls.len();
             let attempt = tokio::time::timeout(self.settings.connect_timeout, self.open(index));
             match attempt.await {
@@ -91,7 +92,7 @@ impl Connections {
         Err(Fault::broken(reasons.join("; ")))
     }
 
-    /// The connection is not used for anything new; what is under way on it may still come to an end.
+    /// Stops using a connection for new calls; calls in flight on it may still complete.
     pub(super) async fn give_up(&self, connection: &Arc<Connection>) {
         let mut state = self.state.lock().await;
         if state.current.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
@@ -107,10 +108,11 @@ impl Connections {
             None => endpoint.connect().await,
         };
         let channel = channel.map_err(|error| with_causes(&error))?;
-        // A member that has lost its leader shall say so instead of keeping streams open that tell nothing any more.
-        let mut options = ConnectOptions::new().with_require_leader(true).with_auto_token_refresh(true);
-        // The files are read again each time: a connection that was refused is given up, and the next one has the new
-        // password.
+        let mut options = ConnectOptions::new()
+            .with_require_leader(self.settings.require_leader)
+            .with_auto_token_refresh(true);
+        // The files are read again for every connection: after a refused login the connection is given up, and the next
+        // one has the new password.
         let login = self.settings.login.as_ref().map(Login::load).transpose();
         if let Some(user) = login.map_err(|error| error.to_string())? {
             options = options.with_user(&user.name, &user.password);
@@ -161,7 +163,7 @@ fn url(endpoint: &str, settings: &EtcdSettings) -> String {
     }
 }
 
-/// An error and what it came from: tonic says "transport error" and keeps the reason underneath.
+/// Returns an error with its causes: tonic's message is only "transport error", the reason is in its source.
 fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

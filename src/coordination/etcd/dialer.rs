@@ -1,4 +1,4 @@
-//! Opens connections to a host that is looked up under other names than the one in its endpoint.
+//! Connects to a host that is looked up under other names than the one in its endpoint.
 
 use std::io;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use tokio::net::{TcpStream, lookup_host};
 use tonic::codegen::Service;
 use tonic::codegen::http::Uri;
 
-/// Looks the names up in their order and connects to the first that exists.
+/// A connector that looks the names up in their order and connects to the first that exists.
 #[derive(Clone, Debug)]
 pub(super) struct Dialer(pub(super) Vec<String>);
 
@@ -34,7 +34,7 @@ impl Service<Uri> for Dialer {
 
 async fn dial(names: &[String], port: u16) -> io::Result<TcpStream> {
     for name in names {
-        // Not found, or not answered: the next name. Only one that exists is connected to.
+        // If the lookup fails, the next name is tried. The first that exists is used, even if connecting to it fails.
         let Ok(addresses) = lookup_host((name.as_str(), port)).await else { continue };
         let addresses: Vec<_> = addresses.collect();
         if addresses.is_empty() {

@@ -1,12 +1,12 @@
-//! What went wrong, and whether it was etcd that said so. Only what etcd itself answers is told apart; all the rest is
-//! unknown (R5).
+//! Classifies failures by whether etcd itself reported them. Only errors that surely are etcd's own count as answers;
+//! all others are unknown (R5).
 
 use etcd_client::Error;
 use tonic::Code;
 
 use crate::coordination::types::Failure;
 
-/// A failure, and whether it may be the connection's fault.
+/// A failure, and whether the connection may be its cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) failure: Failure,
@@ -14,7 +14,7 @@ pub(super) struct Fault {
 }
 
 impl Fault {
-    /// No answer came.
+    /// Returns the fault of a call without an answer.
     pub(super) fn broken(why: impl Into<String>) -> Self {
         Self { failure: Failure::Unknown(why.into()), connection_is_suspect: true }
     }
@@ -33,9 +33,14 @@ impl From<Error> for Fault {
     }
 }
 
+/// Returns the fault of an answer that does not match its request.
+pub(super) fn misfit(what: &str) -> Fault {
+    Fault::from(Error::Internal(format!("unexpected answer from etcd: {what}")))
+}
+
 fn classify(code: Code, message: &str) -> Fault {
-    // etcd's own errors all start like this. Others come from our side of the connection or from somebody in between,
-    // and can mean that the answer got lost after etcd did what was asked.
+    // All of etcd's own errors start like this. Others come from our side of the connection or from a proxy in between,
+    // and can mean that the answer was lost after etcd had carried out the request.
     let Some(reason) = message.strip_prefix("etcdserver: ") else {
         return Fault::broken(format!("{code:?}: {message}"));
     };
@@ -44,8 +49,8 @@ fn classify(code: Code, message: &str) -> Fault {
             Fault::answered(Failure::Compacted { oldest: 0 })
         }
         (Code::NotFound, "requested lease not found") => Fault::answered(Failure::LeaseNotFound),
-        // A new connection logs in anew, with what the files hold then: the password may have been changed. It is no
-        // refusal of what was asked, so whoever asks again is not to wait as after one.
+        // A new connection logs in again, with the present content of the files: the password may have been changed.
+        // The request itself was not refused, so a caller that retries need not back off as after a refusal.
         (Code::Unauthenticated, _)
         | (
             Code::InvalidArgument,

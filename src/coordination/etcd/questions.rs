@@ -1,15 +1,15 @@
-//! Requests in the words of the etcd-client crate.
+//! Converts requests to the types of the etcd-client crate.
 
 use bytes::Bytes;
-use etcd_client::{AlarmAction, AlarmType, CompareOp, DeleteOptions, Error, GetOptions, PutOptions, TxnOp};
+use etcd_client::{CompareOp, DeleteOptions, GetOptions, PutOptions, TxnOp};
 
 use crate::coordination::etcd::answers;
 use crate::coordination::etcd::connection::Connection;
-use crate::coordination::etcd::failures::Fault;
-use crate::coordination::types::{Compare, Failure, Get, KeyRange, Op, Request, Response, Txn};
+use crate::coordination::etcd::failures::{Fault, misfit};
+use crate::coordination::types::{Compare, Failure, Get, KeyRange, MemberStatus, Op, Request, Response, Txn};
 
 impl Connection {
-    /// Asks, and waits for the answer without a bound.
+    /// Sends a request and waits for the answer without a timeout.
     pub(super) async fn perform(&self, request: Request) -> Result<Response, Fault> {
         match request {
             Request::Txn(request) => answers::txn(self.kv.clone().txn(txn(request)).await?.0),
@@ -26,7 +26,7 @@ impl Connection {
             }
             Request::LeaseRevoke { lease } => {
                 match self.lease.clone().revoke(lease.0).await.map_err(Fault::from) {
-                    // It ended before, which is as good.
+                    // The lease had ended before, which is the same for the caller.
                     Ok(_) | Err(Fault { failure: Failure::LeaseNotFound, .. }) => Ok(Response::LeaseRevoked),
                     Err(fault) => Err(fault),
                 }
@@ -35,30 +35,30 @@ impl Connection {
                 self.kv.clone().compact(signed(revision), None).await?;
                 Ok(Response::Compacted)
             }
-            Request::Alarms => {
-                let raised = self.maintenance.clone().alarm(AlarmAction::Get, AlarmType::None, None).await?;
-                let no_space = raised.alarms().iter().any(|member| member.alarm() == AlarmType::Nospace);
-                Ok(Response::Alarms { no_space })
-            }
         }
     }
 }
 
 impl Connection {
-    /// The id that etcd puts into the head of every answer.
+    /// Reads the cluster id, which etcd puts into the header of every answer.
     pub(super) async fn cluster_id(&self, key: Bytes) -> Result<u64, Fault> {
         let options = GetOptions::new().with_keys_only();
         let answer = self.kv.clone().get(key, Some(options)).await?;
-        answer.header().map(etcd_client::ResponseHeader::cluster_id).ok_or_else(|| misfit("it has no head"))
+        answer.header().map(etcd_client::ResponseHeader::cluster_id).ok_or_else(|| misfit("it has no header"))
+    }
+
+    /// Asks the member at this endpoint for its own status, which needs no quorum and no permission.
+    pub(super) async fn member_status(&self) -> Result<MemberStatus, Fault> {
+        Ok(answers::member_status(&self.maintenance.clone().status().await?))
     }
 }
 
-/// A revision as etcd writes it. Above what it can write there is none.
+/// Converts a revision to etcd's signed type. etcd has no revision above its maximum.
 pub(super) fn signed(revision: u64) -> i64 {
     i64::try_from(revision).unwrap_or(i64::MAX)
 }
 
-/// A range as etcd writes it: it knows no empty key, so "from the empty one on" is "from the first one on".
+/// Converts a range. etcd has no empty key, so a range from the empty key starts at the first possible one.
 pub(super) fn range(range: KeyRange) -> (Vec<u8>, Option<Vec<u8>>) {
     match range.end {
         Some(end) if range.start.is_empty() => (vec![0], Some(end.into())),
@@ -109,9 +109,4 @@ fn range_and_options(get: Get) -> (Vec<u8>, GetOptions) {
         options = options.with_keys_only();
     }
     (key, options)
-}
-
-/// An answer that does not answer the question.
-pub(super) fn misfit(what: &str) -> Fault {
-    Fault::from(Error::Internal(format!("etcd's answer makes no sense: {what}")))
 }

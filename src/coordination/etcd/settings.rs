@@ -1,4 +1,4 @@
-//! Which etcd, and how to be let in.
+//! Settings of the etcd client: endpoints, TLS and login.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,26 +7,28 @@ use std::time::Duration;
 
 use etcd_client::{Certificate, Identity, TlsOptions};
 
-/// Where etcd is and how it is spoken to.
+/// The endpoints of etcd and how to connect to them.
 #[derive(Clone, Debug)]
 pub struct EtcdSettings {
     /// `host:port`, `http://host:port` or `https://host:port`; without a scheme it is `https` if there is `tls`.
     pub endpoints: Vec<String>,
-    /// The names to look up instead of the host of an endpoint, in this order; the first that exists is it. Whatever is
-    /// looked up, certificates have to have the name in the endpoint.
+    /// Names to look up instead of the host of an endpoint, in this order; the first that exists is used. Certificates
+    /// still have to be for the host in the endpoint.
     pub lookups: BTreeMap<String, Vec<String>>,
     /// Certificates, for `https`.
     pub tls: Option<Tls>,
-    /// Who to be, if etcd asks.
+    /// User name and password, if etcd requires them.
     pub login: Option<Login>,
-    /// How long one endpoint may take until it can be asked, logging in included.
+    /// Whether a member that knows no leader has to refuse calls and to end watches, which would deliver nothing more.
+    pub require_leader: bool,
+    /// Timeout of connecting to one endpoint, login included.
     pub connect_timeout: Duration,
-    /// How long a watch may be silent, although it is asked for signs of life, until it counts as broken.
+    /// How long a watch may be silent, although it is asked for its progress, until it counts as broken.
     pub watch_silence: Duration,
 }
 
 impl EtcdSettings {
-    /// What is usual, for these endpoints.
+    /// Returns default settings for these endpoints.
     #[must_use]
     pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
@@ -34,18 +36,18 @@ impl EtcdSettings {
             lookups: BTreeMap::new(),
             tls: None,
             login: None,
+            require_leader: true,
             connect_timeout: Duration::from_secs(2),
             watch_silence: Duration::from_secs(3),
         }
     }
 }
 
-/// Where certificates come from.
+/// Where the certificates for etcd come from.
 #[derive(Clone, Debug)]
 pub enum Tls {
-    /// From files.
     Files(TlsFiles),
-    /// From memory.
+    /// PEM in memory.
     Given(TlsPem),
 }
 
@@ -55,12 +57,12 @@ impl From<TlsFiles> for Tls {
     }
 }
 
-/// Certificates in PEM.
+/// Certificates in PEM, with our private key if there is one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TlsPem {
-    /// Who signed etcd's certificate.
+    /// The CA that signed etcd's certificate.
     pub ca: Vec<u8>,
-    /// Our own certificate and its key, if etcd asks for one.
+    /// Our own certificate and its key, if etcd requires one.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
     /// The name that etcd's certificate has to have, if it is not the endpoint's host.
     pub server_name: Option<String>,
@@ -76,9 +78,9 @@ impl fmt::Debug for TlsPem {
 /// Files with certificates in PEM. They are read again for every new connection, so they may be replaced.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
-    /// Who signed etcd's certificate.
+    /// The CA that signed etcd's certificate.
     pub ca: PathBuf,
-    /// Our own certificate and its key, if etcd asks for one.
+    /// Our own certificate and its key, if etcd requires one.
     pub identity: Option<(PathBuf, PathBuf)>,
     /// The name that etcd's certificate has to have, if it is not the endpoint's host.
     pub server_name: Option<String>,
@@ -87,9 +89,8 @@ pub struct TlsFiles {
 /// Where the name and the password of a user of etcd come from.
 #[derive(Clone, Debug)]
 pub enum Login {
-    /// From files.
     Files(LoginFiles),
-    /// From memory.
+    /// In memory.
     Given(User),
 }
 
@@ -105,12 +106,11 @@ impl From<User> for Login {
     }
 }
 
-/// Files with the login of a user of etcd, of each of which the first line counts. They are read again for every new
-/// connection, and a login that etcd refuses ends the connection: so a password can be changed, and a user replaced by
-/// another one, under a running process.
+/// Files with the login of a user of etcd; the first line of each counts. They are read again for every new connection,
+/// and a login that etcd refuses ends the connection: so a password can be changed, and a user replaced by another one,
+/// under a running process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginFiles {
-    /// The user.
     pub name: UserName,
     /// The file with the password.
     pub password: PathBuf,
@@ -119,18 +119,15 @@ pub struct LoginFiles {
 /// Where the name of a user comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserName {
-    /// It is this one.
     Given(String),
-    /// From a file.
+    /// The path of a file whose first line is the name.
     File(PathBuf),
 }
 
-/// A user of etcd.
+/// Name and password of a user of etcd.
 #[derive(Clone)]
 pub struct User {
-    /// The name.
     pub name: String,
-    /// The password.
     pub password: String,
 }
 
@@ -144,29 +141,18 @@ impl fmt::Debug for User {
 /// Why settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// There is nobody to ask.
     #[error("no etcd endpoint is given")]
     NoEndpoint,
-    /// It is no address.
+    /// An endpoint is not a usable URL.
     #[error("the etcd endpoint {endpoint:?} cannot be used: {why}")]
-    Endpoint {
-        /// The endpoint.
-        endpoint: String,
-        /// What is wrong with it.
-        why: String,
-    },
+    Endpoint { endpoint: String, why: String },
     /// A certificate, a key, a user name or a password cannot be read.
     #[error("{path} cannot be read: {why}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: std::io::Error,
-    },
+    File { path: PathBuf, why: std::io::Error },
 }
 
 impl Tls {
-    /// What there is now.
+    /// Returns the certificates as they are now.
     pub(super) fn load(&self) -> Result<TlsOptions, SettingsError> {
         match self {
             Self::Files(files) => files.load(),
@@ -185,7 +171,7 @@ impl Tls {
 }
 
 impl TlsFiles {
-    /// What the files hold now.
+    /// Reads the files; fails if one of them cannot be read.
     fn load(&self) -> Result<TlsOptions, SettingsError> {
         let mut options = TlsOptions::new().ca_certificate(Certificate::from_pem(read(&self.ca)?));
         if let Some((certificate, key)) = &self.identity {

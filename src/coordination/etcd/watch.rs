@@ -1,4 +1,5 @@
-//! Watches: one stream each, its fragments put together, and asked for signs of life so that silence means trouble.
+//! Watches: one stream each, whose fragments are joined, and which is asked for its progress so that silence means
+//! trouble.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,21 +16,21 @@ use crate::coordination::etcd::failures::Fault;
 use crate::coordination::etcd::questions::{range, signed};
 use crate::coordination::types::{Change, Failure, WatchEvent, WatchRequest};
 
-/// So many events may wait for their receiver; then the stream is not read on.
+/// Upper bound of events that wait for their receiver; beyond it the stream is not read.
 pub(super) const EVENTS_IN_FLIGHT: usize = 64;
 
-/// The largest revision that is put together: etcd takes no request above 1.5 MiB unless told so. What a watch has to
-/// catch up on, a thousand revisions in one message, can be far larger.
+/// Upper bound of one revision whose fragments are joined: etcd accepts no request above 1.5 MiB by default. The
+/// backlog of a watch, a thousand revisions in one message, can be far larger.
 const MAX_EVENT_BYTES: usize = 64 << 20;
 
 impl Etcd {
-    /// Runs a watch to its end, and says how it ended.
+    /// Runs a watch to its end, and sends how it ended.
     pub(super) async fn run_watch(self, request: WatchRequest, sender: mpsc::Sender<WatchEvent>) {
         let silence = self.settings.watch_silence;
         let ended = match self.connections.get().await {
             Err(fault) => broken(fault),
             Ok(connection) => {
-                // Whoever watched may be gone, and then nobody is told anything any more.
+                // A dropped receiver ends the watch: no task is left to read its events.
                 let ended = tokio::select! {
                     () = sender.closed() => return,
                     ended = follow(&connection, request, silence, &sender) => ended,
@@ -50,7 +51,7 @@ async fn follow(
     silence: Duration,
     sender: &mpsc::Sender<WatchEvent>,
 ) -> WatchEvent {
-    // The revision up to which everything was told, as far as that is known before the first answer.
+    // The last revision whose changes need not be sent, as far as that is known before the first answer.
     let told = request.from_revision.checked_sub(1);
     let (key, end) = range(request.range);
     let mut options = WatchOptions::new()
@@ -83,7 +84,7 @@ fn broken(fault: Fault) -> WatchEvent {
 struct Follower {
     stream: WatchStream,
     silence: Duration,
-    /// Everything up to this revision was told; `None` until etcd has said where it starts.
+    /// All changes up to this revision were sent; `None` until etcd has reported where the watch starts.
     told: Option<u64>,
     parts: Parts,
 }
@@ -93,25 +94,26 @@ impl Follower {
         let mut heard = Instant::now();
         let mut asked = false;
         loop {
-            // After a while of silence a sign of life is asked for; if none comes, the stream is dead.
+            // After a third of the allowed silence the watch is asked for its progress; if no answer comes, the stream
+            // is dead.
             let deadline = heard + if asked { self.silence } else { self.silence / 3 };
             let response = match timeout_at(deadline, self.stream.message()).await {
                 Ok(Ok(Some(response))) => response.0,
                 Ok(Ok(None)) => return WatchEvent::Broken("the watch ended".to_owned()),
                 Ok(Err(error)) => return broken(error.into()),
-                Err(_) if asked => return WatchEvent::Broken(format!("silent for {:?}", self.silence)),
+                Err(_) if asked => return WatchEvent::Broken(format!("no message for {:?}", self.silence)),
                 Err(_) => {
                     asked = true;
                     match timeout_at(heard + self.silence, self.stream.request_progress()).await {
                         Ok(Ok(())) => continue,
                         Ok(Err(error)) => return broken(error.into()),
-                        Err(_) => return WatchEvent::Broken("etcd reads nothing any more".to_owned()),
+                        Err(_) => return WatchEvent::Broken("etcd does not read requests".to_owned()),
                     }
                 }
             };
             match self.take(response) {
                 Ok(None) => {}
-                // The receiver may take its time: that is not etcd's silence.
+                // A slow receiver must not count as silence of etcd.
                 Ok(Some(event)) => _ = sender.send(event).await,
                 Err(ended) => return ended,
             }
@@ -120,7 +122,7 @@ impl Follower {
         }
     }
 
-    /// What a message tells; the end of the watch as an error.
+    /// Converts a message to an event; the error is the end of the watch.
     fn take(&mut self, response: PbWatchResponse) -> Result<Option<WatchEvent>, WatchEvent> {
         let at = revision(response.header.as_ref());
         if response.canceled {
@@ -130,7 +132,7 @@ impl Follower {
             });
         }
         if response.created {
-            // A watch without a start revision begins after the one that etcd had then.
+            // A watch without a start revision begins after the revision that etcd had when the watch was created.
             self.told.get_or_insert(at);
             return Ok(None);
         }
@@ -139,15 +141,17 @@ impl Follower {
             let complete = if response.fragment { self.parts.take_complete() } else { self.parts.take_all() };
             return self.changes(complete);
         }
-        // What etcd sends of itself to this watch comes in order with the changes. What it answers to the whole stream
-        // may overtake them in etcd before 3.5.8 and 3.4.25, so it counts as a sign of life only.
+        // Progress that etcd sends to this watch on its own comes in order with the changes. Its answer to a request
+        // about the whole stream may overtake them in etcd before 3.5.8 and 3.4.25, so it counts as a sign of life
+        // only.
         if response.watch_id >= 0 {
             self.told = self.told.max(Some(at));
         }
         Ok(self.told.map(|revision| WatchEvent::Progress { revision }))
     }
 
-    /// Changes of whole revisions. The header may be ahead of them, the last of them is not.
+    /// Converts changes of whole revisions. The revision is that of the last change: the one in the header may be ahead
+    /// of it.
     fn changes(&mut self, events: Vec<PbEvent>) -> Result<Option<WatchEvent>, WatchEvent> {
         let unknown = || WatchEvent::Broken("an event of an unknown kind".to_owned());
         let changes: Option<Vec<Change>> = events.into_iter().map(change).collect();
@@ -162,7 +166,7 @@ impl Follower {
     }
 }
 
-/// What has come of a message that etcd sends in fragments, and was not told yet.
+/// The events of a message in fragments that were received and not sent on yet.
 #[derive(Default)]
 struct Parts {
     events: Vec<PbEvent>,
@@ -183,7 +187,7 @@ impl Parts {
         Ok(())
     }
 
-    /// All revisions but the last, of which there may be more to come.
+    /// Takes all revisions but the last, which may continue in the next fragment.
     fn take_complete(&mut self) -> Vec<PbEvent> {
         let last = self.events.last().map(revision_of);
         let complete = self.events.partition_point(|event| Some(revision_of(event)) != last);

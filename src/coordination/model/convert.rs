@@ -1,4 +1,4 @@
-//! From what masters ask to what the model does, and back.
+//! Converts requests of masters to operations of the model, and back.
 
 use bytes::Bytes;
 
@@ -51,7 +51,7 @@ pub(super) fn read(get: &Get) -> Read {
     }
 }
 
-/// All keys from the empty one on are all keys from the first possible one on: etcd knows no empty key.
+/// Converts a range: etcd has no empty key, so a range from the empty key starts at the first possible one.
 fn range(range: &KeyRange) -> KeyRange {
     match &range.end {
         Some(end) if range.start.is_empty() => KeyRange::between(Bytes::from_static(&[0]), end.clone()),
@@ -63,7 +63,7 @@ pub(super) fn page(found: Found) -> Page {
     Page { entries: found.entries, more: found.more }
 }
 
-/// `None` for a transaction within another one, which masters never ask for.
+/// Converts an outcome; `None` for a nested transaction, which masters never send.
 pub(super) fn result(outcome: Outcome) -> Option<OpResult> {
     match outcome {
         Outcome::Put { .. } => Some(OpResult::Put),

@@ -1,4 +1,4 @@
-//! A model as a list of entries, from which an equal one can be made: what the embedded store keeps on disk.
+//! A model as a list of entries, from which an equal one can be rebuilt: this is what the embedded store keeps on disk.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use crate::coordination::model::Model;
 use crate::coordination::model::history::{FIRST_REVISION, History, Logged};
 use crate::coordination::types::{KeyRange, KeyValue, LeaseId};
 
-/// A step on the way from nothing to a model.
+/// One step of rebuilding a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// A lease was granted.
+    /// A lease was granted for so many seconds.
     Granted { lease: LeaseId, ttl_seconds: i64 },
     /// A lease ended, and its keys with it.
     Ended { lease: LeaseId },
-    /// A revision was made.
+    /// A revision was made, with these changes of keys.
     Revision { revision: u64, changes: Vec<Redo> },
-    /// The history before a revision was given up.
+    /// The history before a revision was compacted.
     Compacted { revision: u64 },
-    /// A key that there was at the revision of the base that follows.
+    /// A key that existed at the revision of the `Base` that follows.
     Kept(KeyValue),
-    /// All that there was at a revision has come, and this is what that revision changed.
+    /// All keys of a revision have come as `Kept`; these are the changes of that revision.
     Base { revision: u64, changes: Vec<Redo> },
 }
 
@@ -32,12 +32,12 @@ pub(crate) enum Redo {
     Delete(Bytes),
 }
 
-/// Entries that cannot follow each other.
+/// The error of entries that cannot follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an entry does not fit to those before it")]
 pub(crate) struct Misfit;
 
-/// Makes a model from entries.
+/// Rebuilds a model from entries.
 #[derive(Debug, Default)]
 pub(crate) struct Rebuild {
     model: Model,
@@ -45,7 +45,7 @@ pub(crate) struct Rebuild {
 }
 
 impl Rebuild {
-    /// Takes the next entry. Leases start with their whole time to live, at `now`.
+    /// Applies the next entry. Leases start with their whole time to live, at `now`.
     pub(crate) fn take(&mut self, now: Duration, entry: Entry) -> Result<(), Misfit> {
         let model = &mut self.model;
         match entry {
@@ -74,7 +74,7 @@ impl Rebuild {
         Ok(())
     }
 
-    /// The model that all entries lead to.
+    /// Returns the model that all entries lead to.
     pub(crate) fn finish(self) -> Result<Model, Misfit> {
         if self.kept.is_empty() { Ok(self.model) } else { Err(Misfit) }
     }
@@ -101,7 +101,7 @@ impl Model {
         Ok(())
     }
 
-    /// What a revision changed, as an entry.
+    /// Returns the changes of a revision as an entry.
     pub(crate) fn revision_entry(&self, revision: u64) -> Entry {
         Entry::Revision { revision, changes: self.redos(revision) }
     }
@@ -114,7 +114,7 @@ impl Model {
         self.history.changes(revision).iter().map(redo).collect()
     }
 
-    /// The shortest list of entries that leads here.
+    /// Returns the shortest list of entries from which this model can be rebuilt.
     pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
         let leases = self.leases.ids().filter_map(|lease| {
             let ttl_seconds = self.leases.get(lease)?.ttl_seconds;

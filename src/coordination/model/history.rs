@@ -1,5 +1,5 @@
-//! Keys in all their versions: what there is now, what there was at every revision that is not compacted, and what
-//! each revision changed.
+//! All versions of all keys: the present ones, those at every revision that is not compacted, and the changes of each
+//! revision.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -9,17 +9,16 @@ use bytes::Bytes;
 use crate::coordination::model::steps::{Found, Read, Refusal, SortBy};
 use crate::coordination::types::{KeyRange, KeyValue, LeaseId};
 
-/// The revision of a store to which nothing was ever written.
+/// The revision of a store that was never written to.
 pub(crate) const FIRST_REVISION: u64 = 1;
 
-/// What one revision did to one key.
+/// The change of one key by one revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Logged {
     /// The key as it was written; of a deletion only its name and the revision.
     pub entry: KeyValue,
-    /// Whether it was deleted.
     pub deleted: bool,
-    /// What was there before.
+    /// The key before the change.
     pub previous: Option<KeyValue>,
 }
 
@@ -30,22 +29,22 @@ struct Version {
     entry: Option<KeyValue>,
 }
 
-/// All keys in all versions.
+/// All versions of all keys.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
     revision: u64,
     compacted: u64,
     current: BTreeMap<Bytes, KeyValue>,
     versions: BTreeMap<Bytes, Vec<Version>>,
-    /// What the revisions from `first_logged` on changed, one element each.
+    /// The changes of the revisions from `first_logged` on, one element for each revision.
     log: VecDeque<Vec<Logged>>,
     first_logged: u64,
-    /// What the revision that is being made has changed so far.
+    /// The changes so far of the revision that is being made.
     pending: Vec<Logged>,
     bytes: usize,
 }
 
-/// About what a version of a key costs beyond its key and value.
+/// Estimated bytes that a version of a key takes beyond its key and value.
 const VERSION_BYTES: usize = 256;
 
 impl History {
@@ -62,27 +61,27 @@ impl History {
         }
     }
 
-    /// About how much memory all versions take.
+    /// Returns an estimate of the memory that all versions take.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The newest revision, the one that is being made included.
+    /// Returns the newest revision, including that of the transaction in progress.
     pub(crate) fn revision(&self) -> u64 {
         self.revision + u64::from(!self.pending.is_empty())
     }
 
-    /// The oldest revision that can be read; zero if that is any.
+    /// Returns the oldest revision that can be read; zero if none was compacted.
     pub(crate) fn compacted(&self) -> u64 {
         self.compacted
     }
 
-    /// A key as it is now.
+    /// Returns the present version of a key.
     pub(crate) fn get(&self, key: &[u8]) -> Option<&KeyValue> {
         self.current.get(key)
     }
 
-    /// The keys of a range as they are now.
+    /// Returns the present versions of the keys in a range.
     pub(crate) fn entries<'a>(&'a self, range: &KeyRange) -> impl Iterator<Item = &'a KeyValue> {
         bounds(range)
             .into_iter()
@@ -90,7 +89,7 @@ impl History {
             .map(|(_, entry)| entry)
     }
 
-    /// The keys of a range as they were at a revision.
+    /// Returns the keys of a range as they were at a revision.
     pub(crate) fn entries_at<'a>(
         &'a self,
         range: &KeyRange,
@@ -103,7 +102,7 @@ impl History {
         })
     }
 
-    /// Whether something can be read as of a revision; zero is the newest.
+    /// Checks that a revision can be read; zero is the newest.
     pub(crate) fn check_revision(&self, revision: u64) -> Result<(), Refusal> {
         match revision {
             0 => Ok(()),
@@ -122,7 +121,7 @@ impl History {
         })
     }
 
-    /// Writes a key, as part of the revision that is being made.
+    /// Writes a key as part of the revision that is being made. Returns the key before the change.
     pub(crate) fn put(&mut self, key: &Bytes, value: Bytes, lease: LeaseId) -> Option<KeyValue> {
         let revision = self.revision + 1;
         let previous = self.current.get(key).cloned();
@@ -135,7 +134,7 @@ impl History {
         previous
     }
 
-    /// Deletes a key, as part of the revision that is being made.
+    /// Deletes a key as part of the revision that is being made. Returns the key before the change.
     pub(crate) fn delete(&mut self, key: &Bytes) -> Option<KeyValue> {
         let previous = self.current.get(key).cloned()?;
         let entry = KeyValue {
@@ -150,7 +149,8 @@ impl History {
         Some(previous)
     }
 
-    /// Takes a change as it was made before, as part of the revision that is being made.
+    /// Repeats a change that was made before, as part of the revision that is being made. Returns the key before the
+    /// change.
     pub(crate) fn redo(&mut self, entry: KeyValue, deleted: bool) -> Option<KeyValue> {
         let previous = self.current.get(&entry.key).cloned();
         self.change(Logged { entry, deleted, previous: previous.clone() });
@@ -170,7 +170,7 @@ impl History {
         self.pending.push(logged);
     }
 
-    /// Ends the revision that is being made, if anything was changed.
+    /// Completes the revision that is being made, if there are any changes.
     pub(crate) fn commit(&mut self) {
         if !self.pending.is_empty() {
             self.revision += 1;
@@ -178,7 +178,7 @@ impl History {
         }
     }
 
-    /// The history of which only the state at a revision is left, and what that revision changed.
+    /// Returns a history of which only the state at a revision is left, and the changes of that revision.
     pub(crate) fn from_state(revision: u64, state: Vec<KeyValue>, last: Vec<Logged>) -> Self {
         let mut history = Self::new();
         for entry in state {
@@ -194,13 +194,13 @@ impl History {
         history
     }
 
-    /// What a revision changed; nothing for one that is compacted or not yet made.
+    /// Returns the changes of a revision; none if it is compacted or not made yet.
     pub(crate) fn changes(&self, revision: u64) -> &[Logged] {
         let index = revision.checked_sub(self.first_logged).and_then(|index| usize::try_from(index).ok());
         index.and_then(|index| self.log.get(index)).map_or(&[], Vec::as_slice)
     }
 
-    /// Gives up what was before a revision. What there was at that revision stays.
+    /// Discards the versions before a revision. The state at that revision stays.
     pub(crate) fn compact(&mut self, revision: u64) -> Result<(), Refusal> {
         if revision > self.revision {
             return Err(Refusal::FutureRevision);
@@ -208,7 +208,7 @@ impl History {
         if revision <= self.compacted {
             return Err(Refusal::Compacted);
         }
-        // Only keys that were changed up to then have a version to give up.
+        // Only keys that were changed up to then have a version to discard.
         for at in self.first_logged..=revision {
             let keys: Vec<Bytes> = self.changes(at).iter().map(|logged| logged.entry.key.clone()).collect();
             for key in keys {
@@ -225,7 +225,7 @@ impl History {
     fn drop_versions(&mut self, key: &Bytes, revision: u64) {
         let Some(versions) = self.versions.get_mut(key) else { return };
         let after = versions.partition_point(|version| version.revision <= revision);
-        // The last one up to then is what there was at that revision, unless it says that there was nothing.
+        // The last version up to then is the state at that revision, and is kept unless it is a deletion.
         let deleted = versions[..after].last().is_some_and(|version| version.entry.is_none());
         let dropped = versions.drain(..if deleted { after } else { after.saturating_sub(1) });
         self.bytes -= dropped.map(|version| size(version.entry.as_ref())).sum::<usize>();
@@ -239,7 +239,7 @@ fn size(entry: Option<&KeyValue>) -> usize {
     VERSION_BYTES + entry.map_or(0, |entry| entry.key.len() + entry.value.len())
 }
 
-/// A range in the words of a map; `None` for one that has no keys.
+/// Converts a range to bounds of a map; `None` if no key can be in it.
 fn bounds(range: &KeyRange) -> Option<(Bound<&Bytes>, Bound<&Bytes>)> {
     let start = &range.start;
     match &range.end {
@@ -249,7 +249,7 @@ fn bounds(range: &KeyRange) -> Option<(Bound<&Bytes>, Bound<&Bytes>)> {
     }
 }
 
-/// What a read asks for, of the keys of its range in key order.
+/// Selects what a read requests from the keys of its range, which come in key order.
 fn select<'a>(read: &Read, entries: impl Iterator<Item = &'a KeyValue>) -> Found {
     if read.count_only {
         return Found { count: entries.count() as u64, ..Found::default() };
@@ -257,7 +257,7 @@ fn select<'a>(read: &Read, entries: impl Iterator<Item = &'a KeyValue>) -> Found
     let limit = if read.limit == 0 { usize::MAX } else { usize::try_from(read.limit).unwrap_or(usize::MAX) };
     let mut count = 0;
     let mut found: Vec<&KeyValue> = Vec::new();
-    // One more than the limit tells whether there are more; an order of its own needs them all.
+    // One more than the limit shows whether there are more; sorting needs all of them.
     let wanted = if read.sort.is_some() { usize::MAX } else { limit.saturating_add(1) };
     for entry in entries {
         count += 1;

@@ -1,4 +1,4 @@
-//! Leases: how long each lives, and which keys end with it.
+//! Leases: the time to live of each, and the keys that are attached to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,13 +8,13 @@ use bytes::Bytes;
 use crate::coordination::model::steps::Refusal;
 use crate::coordination::types::LeaseId;
 
-/// etcd gives no lease a shorter life than one and a half election time-outs, rounded up to seconds.
+/// etcd raises shorter times to live to one and a half election timeouts, rounded up to seconds.
 const MIN_TTL_SECONDS: i64 = 2;
 
-/// etcd gives no lease a longer life.
+/// etcd refuses longer times to live.
 const MAX_TTL_SECONDS: i64 = 9_000_000_000;
 
-/// A lease.
+/// A lease with its keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     pub ttl_seconds: i64,
@@ -22,7 +22,7 @@ pub(crate) struct Lease {
     pub keys: BTreeSet<Bytes>,
 }
 
-/// All leases.
+/// All leases, also in the order in which they end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Leases {
     leases: BTreeMap<LeaseId, Lease>,
@@ -31,7 +31,7 @@ pub(crate) struct Leases {
 }
 
 impl Leases {
-    /// A new lease, with the next free id if none is given.
+    /// Grants a lease, with the next free id if none is given.
     pub(crate) fn grant(
         &mut self,
         now: Duration,
@@ -61,7 +61,7 @@ impl Leases {
         }
     }
 
-    /// The lease starts anew; its time to live, or `None` if there is no such lease.
+    /// Renews a lease. Returns its time to live, or `None` if there is no such lease.
     pub(crate) fn keep_alive(&mut self, now: Duration, id: LeaseId) -> Option<i64> {
         let lease = self.leases.get_mut(&id)?;
         self.by_expiry.remove(&(lease.expires, id));
@@ -70,7 +70,7 @@ impl Leases {
         Some(lease.ttl_seconds)
     }
 
-    /// The lease ends; it is up to the caller that its keys do.
+    /// Ends a lease; the caller has to delete its keys.
     pub(crate) fn remove(&mut self, id: LeaseId) -> Option<Lease> {
         let lease = self.leases.remove(&id)?;
         self.by_expiry.remove(&(lease.expires, id));
@@ -89,21 +89,21 @@ impl Leases {
         self.leases.keys().copied()
     }
 
-    /// The key ends with the lease from now on.
+    /// Attaches a key to a lease, so that it is deleted with it.
     pub(crate) fn attach(&mut self, id: LeaseId, key: &Bytes) {
         if let Some(lease) = self.leases.get_mut(&id) {
             lease.keys.insert(key.clone());
         }
     }
 
-    /// The key no longer ends with the lease.
+    /// Detaches a key from a lease.
     pub(crate) fn detach(&mut self, id: LeaseId, key: &[u8]) {
         if let Some(lease) = self.leases.get_mut(&id) {
             lease.keys.remove(key);
         }
     }
 
-    /// The lease that ends first, and when.
+    /// Returns the lease that ends first, and when.
     pub(crate) fn first(&self) -> Option<(Duration, LeaseId)> {
         self.by_expiry.first().copied()
     }

@@ -1,5 +1,5 @@
-//! Transactions with everything that etcd's API can say in them, and why one can be refused. What masters ask
-//! ([`crate::coordination::types`]) is a small part of it; the embedded store serves the rest to others.
+//! Transactions with all that etcd's API allows in them, and why one can be refused. The requests of masters
+//! ([`crate::coordination::types`]) use a small part of it; the embedded store serves the rest to other clients.
 
 use std::cmp::Ordering;
 
@@ -7,20 +7,20 @@ use bytes::Bytes;
 
 use crate::coordination::types::{KeyRange, KeyValue, LeaseId};
 
-/// etcd's bound for a request as it is written to its log.
+/// etcd's upper bound of a request as it is written to its log.
 const MAX_REQUEST_BYTES: usize = 3 * 512 * 1024;
 
-/// About what a key, a value or a number costs in a request beyond its own bytes.
+/// Estimated bytes that a key, a value or a number takes in a request beyond its own.
 const OVERHEAD: usize = 8;
 
-/// At most so many conditions, and so many steps in each branch, as etcd has it by default.
+/// Upper bound of conditions, and of steps in each branch: etcd's default.
 const MAX_OPS: usize = 128;
 
-/// At most so many steps in all, those of transactions within transactions included. etcd has no such bound, and nobody
-/// comes near it; what is checked for each pair of steps has to have one.
+/// Upper bound of steps in all, those of nested transactions included. etcd has no such bound, and no client comes near
+/// it; but some checks are made for each pair of steps.
 const MAX_STEPS: usize = 4096;
 
-/// A transaction: if all of `compare` holds then `success` is done, else `failure`.
+/// A transaction: if all of `compare` holds then `success` is carried out, else `failure`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Program {
     pub compare: Vec<Condition>,
@@ -28,7 +28,7 @@ pub(crate) struct Program {
     pub failure: Vec<Step>,
 }
 
-/// Something that must hold for all keys of a range; of a range without keys, for a key with zeros everywhere.
+/// A condition on all keys of a range. If the range has no keys, it is checked against a key that is zero everywhere.
 #[derive(Clone, Debug)]
 pub(crate) struct Condition {
     pub range: KeyRange,
@@ -36,7 +36,7 @@ pub(crate) struct Condition {
     pub relation: Relation,
 }
 
-/// What is compared, and with what.
+/// The field that is compared, and the operand.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     Version(i64),
@@ -46,7 +46,7 @@ pub(crate) enum Target {
     Lease(LeaseId),
 }
 
-/// How what is there has to relate to what was given.
+/// How the field has to relate to the operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
     Equal,
@@ -66,7 +66,7 @@ impl Relation {
     }
 }
 
-/// One step.
+/// One step of a transaction.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Put(Put),
@@ -75,44 +75,44 @@ pub(crate) enum Step {
     Txn(Program),
 }
 
-/// Writes a key.
+/// A step that writes a key.
 #[derive(Clone, Debug)]
 pub(crate) struct Put {
     pub key: Bytes,
-    /// `None`: the one that it has.
+    /// `None` keeps the present value.
     pub value: Option<Bytes>,
-    /// `None`: the one that it has.
+    /// `None` keeps the present lease.
     pub lease: Option<LeaseId>,
-    /// Whether the answer has what was there before.
+    /// Whether the answer includes the key before the change.
     pub previous: bool,
 }
 
-/// Deletes keys.
+/// A step that deletes a range of keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Delete {
     pub range: KeyRange,
-    /// Whether the answer has what was there before.
+    /// Whether the answer includes the keys before the change.
     pub previous: bool,
 }
 
-/// Reads keys.
+/// A step that reads a range of keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Read {
     pub range: KeyRange,
-    /// Zero for the newest.
+    /// The revision to read at; zero for the newest.
     pub revision: u64,
-    /// Zero for all.
+    /// Most keys in the answer; zero for all.
     pub limit: u64,
     pub keys_only: bool,
     pub count_only: bool,
-    /// Whether the answer says how many there are in the range, whatever the limit.
+    /// Whether the answer includes the number of keys in the range, whatever the limit.
     pub counted: bool,
-    /// Any other order than that of keys.
+    /// The order, if it is not that of keys.
     pub sort: Option<Sort>,
     pub kept: Kept,
 }
 
-/// Which of the keys are kept, by revisions; zero for no bound.
+/// Filter by revisions; zero means no bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub min_mod_revision: u64,
@@ -131,14 +131,14 @@ impl Kept {
     }
 }
 
-/// An order.
+/// The order of a read's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sort {
     pub by: SortBy,
     pub descending: bool,
 }
 
-/// What is ordered by.
+/// The field to sort by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SortBy {
     Key,
@@ -148,7 +148,7 @@ pub(crate) enum SortBy {
     Value,
 }
 
-/// What a step brought.
+/// The result of a step.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
     Put { previous: Option<KeyValue> },
@@ -157,17 +157,17 @@ pub(crate) enum Outcome {
     Txn { succeeded: bool, outcomes: Vec<Outcome> },
 }
 
-/// What a read brought.
+/// The result of a read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
     pub entries: Vec<KeyValue>,
     /// Whether the limit cut it off.
     pub more: bool,
-    /// How many there are in the range, if that was asked for.
+    /// How many keys are in the range; only complete if the read asked for it.
     pub count: u64,
 }
 
-/// Why etcd refuses a request; the words are etcd's, since clients tell errors apart by them.
+/// Why etcd refuses a request. The messages are etcd's own, since clients tell errors apart by them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("etcdserver: mvcc: required revision has been compacted")]
@@ -197,7 +197,7 @@ pub(crate) enum Refusal {
 }
 
 impl Program {
-    /// What can be said without looking at any key: numbers, sizes, empty keys, one key written twice.
+    /// Checks what does not depend on any key: counts, sizes, empty keys, a key that is written twice.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         self.check_counts(MAX_OPS)?;
         if self.count() > MAX_STEPS {
@@ -216,7 +216,7 @@ impl Program {
         self.success.iter().chain(&self.failure).map(step).sum()
     }
 
-    /// About how large it is as etcd writes it to its log.
+    /// Returns an estimate of its size in etcd's log.
     fn size(&self) -> usize {
         let range =
             |range: &KeyRange| range.start.len() + range.end.as_ref().map_or(0, Bytes::len) + OVERHEAD;
@@ -234,7 +234,7 @@ impl Program {
         self.compare.iter().map(condition).sum::<usize>() + steps.map(step).sum::<usize>()
     }
 
-    /// Whether it can make the store larger.
+    /// Returns whether it can make the store larger.
     pub(crate) fn puts(&self) -> bool {
         self.success.iter().chain(&self.failure).any(|step| match step {
             Step::Put(_) => true,
@@ -245,7 +245,7 @@ impl Program {
 
     fn check_counts(&self, max: usize) -> Result<(), Refusal> {
         let ops = self.compare.len().max(self.success.len()).max(self.failure.len());
-        // A transaction within this one may only have what this one leaves over, which bounds how deep they go.
+        // A nested transaction may only have as many steps as this one leaves over, which also bounds the depth.
         let left = max.checked_sub(ops).ok_or(Refusal::TooManyOps)?;
         if self.compare.iter().any(|condition| condition.range.start.is_empty()) {
             return Err(Refusal::EmptyKey);
@@ -285,7 +285,7 @@ impl<'a> Writes<'a> {
     }
 }
 
-/// No revision changes a key twice: so a key that one step writes must not be written or deleted by another one.
+/// Checks that no key that one step writes is written or deleted by another: no revision changes a key twice.
 fn writes(steps: &[Step]) -> Result<Writes<'_>, Refusal> {
     let mut all = Writes::default();
     all.deletes.extend(steps.iter().filter_map(|step| match step {
@@ -296,7 +296,7 @@ fn writes(steps: &[Step]) -> Result<Writes<'_>, Refusal> {
         let Step::Txn(program) = step else { continue };
         let then = writes(&program.success)?;
         let otherwise = writes(&program.failure)?;
-        // Only one of the two branches is done, so both may write the same key.
+        // Only one of the two branches is carried out, so both may write the same key.
         for key in otherwise.puts.into_iter().filter(|key| !then.puts.contains(key)) {
             all.put(key)?;
         }

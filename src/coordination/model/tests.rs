@@ -42,7 +42,7 @@ fn get(model: &mut Model, get: Get) -> Result<Page, Failure> {
     }
 }
 
-/// Keys and values of a prefix as of a revision.
+/// Returns the keys and values of a prefix as of a revision.
 fn state(model: &mut Model, prefix: &str, revision: u64) -> Vec<(String, String)> {
     let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
     let page = get(model, Get { revision, ..Get::all(KeyRange::prefix(prefix.to_owned())) }).unwrap();
@@ -57,7 +57,7 @@ fn watch_of(prefix: &str, from_revision: u64) -> WatchRequest {
     WatchRequest { range: KeyRange::prefix(prefix.to_owned()), from_revision, deletions: true }
 }
 
-/// What a watch tells now: of every change its revision, its key, and whether it was a deletion.
+/// Returns what a watch delivers now: of every change its revision, its key, and whether it was a deletion.
 fn told(model: &mut Model, id: WatchId) -> Vec<(u64, String, bool)> {
     let mut all = Vec::new();
     while let Some(event) = model.poll(id) {
@@ -281,15 +281,15 @@ fn a_watch_from_before_the_compaction_ends() {
     assert_eq!(told(&mut model, at).len(), 2);
 }
 
-/// Small random writes, as lists of (key, value or deletion).
+/// Generates small random writes, as lists of (key, value or deletion).
 fn writes() -> impl Strategy<Value = Vec<Vec<(u8, Option<u8>)>>> {
     let change = (0_u8..6, proptest::option::weighted(0.7, 0_u8..3));
     proptest::collection::vec(proptest::collection::vec(change, 1..4), 1..40)
 }
 
 proptest! {
-    /// Whatever was written and however it was compacted: reads at revisions say what a list of all states says, and
-    /// a replay of what watches tell leads from each of these states to the newest one.
+    /// Whatever was written and however it was compacted: reads at a revision match a list of all states, and replaying
+    /// the events of a watch leads from each of these states to the newest one.
     #[test]
     fn history_is_what_happened(writes in writes(), compact_at in 0.0..1.0_f64) {
         let mut model = Model::new();

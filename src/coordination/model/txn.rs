@@ -1,5 +1,5 @@
-//! How a transaction is done: first all conditions are decided, then everything that could fail is checked, then the
-//! steps are done in order, as one revision.
+//! How a transaction is carried out: first all conditions are evaluated, then everything that could fail is checked,
+//! then the steps are carried out in order, as one revision.
 
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ use crate::coordination::model::history::History;
 use crate::coordination::model::steps::{Condition, Outcome, Program, Put, Refusal, Step, Target};
 use crate::coordination::types::{KeyValue, LeaseId};
 
-/// The branch that was chosen, in transactions within it as well.
+/// The branch that was chosen, in nested transactions as well.
 struct Chosen<'a> {
     succeeded: bool,
     steps: Vec<ChosenStep<'a>>,
@@ -20,7 +20,7 @@ enum ChosenStep<'a> {
 }
 
 impl Model {
-    /// Does a transaction that [`Program::check`] let pass.
+    /// Carries out a transaction that [`Program::check`] accepted.
     pub(super) fn execute(&mut self, program: &Program) -> Result<(bool, Vec<Outcome>), Refusal> {
         let chosen = choose(&self.history, program);
         self.check(&chosen)?;
@@ -108,7 +108,7 @@ fn choose<'a>(history: &History, program: &'a Program) -> Chosen<'a> {
 fn holds(history: &History, condition: &Condition) -> bool {
     let mut entries = history.entries(&condition.range).peekable();
     if entries.peek().is_none() {
-        // A key that does not exist has no value, so nothing can be said of it.
+        // A key that does not exist has no value, so no comparison with a value holds.
         return !matches!(condition.target, Target::Value(_)) && holds_for(None, condition);
     }
     entries.all(|entry| holds_for(Some(entry), condition))

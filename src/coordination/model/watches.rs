@@ -1,4 +1,4 @@
-//! Watches: each has a place in the history, and is told what comes after it.
+//! Watches: each has a position in the history, and is sent the changes after it.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,18 @@ use crate::coordination::model::Model;
 use crate::coordination::model::history::Logged;
 use crate::coordination::types::{Change, WatchEvent, WatchRequest};
 
-/// A watch of a [`Model`].
+/// Identifies a watch of a [`Model`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WatchId(pub u64);
 
 #[derive(Clone, Debug)]
 struct Watch {
     request: WatchRequest,
-    /// The first revision that it was not told of.
+    /// The first revision that was not delivered.
     next: u64,
 }
 
-/// All watches.
+/// All watches, and the last id that was given out.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watches {
     watches: BTreeMap<WatchId, Watch>,
@@ -34,8 +34,8 @@ impl Model {
         id
     }
 
-    /// The next thing that a watch has to tell; `None` if there is nothing now, or if the watch has ended. A watch
-    /// that is polled only after the revision it needs next was compacted ends with that, as one of a slow client
+    /// Returns the next event of a watch; `None` if there is none now, or if the watch has ended. If the revision that
+    /// it needs next was compacted before it was polled, the watch ends with that event, as the watch of a slow client
     /// does in etcd.
     pub fn poll(&mut self, id: WatchId) -> Option<WatchEvent> {
         let watch = self.watches.watches.get_mut(&id)?;
@@ -60,7 +60,8 @@ impl Model {
         None
     }
 
-    /// What etcd says now and then of a watch that was told everything; `None` if it was not, or has ended.
+    /// Returns the progress event that etcd sends at times to a watch that is up to date; `None` if it is not, or has
+    /// ended.
     #[must_use]
     pub fn progress(&self, id: WatchId) -> Option<WatchEvent> {
         let watch = self.watches.watches.get(&id)?;
@@ -68,7 +69,7 @@ impl Model {
         (watch.next > revision).then_some(WatchEvent::Progress { revision })
     }
 
-    /// Ends a watch.
+    /// Ends a watch; an unknown id is ignored.
     pub fn cancel(&mut self, id: WatchId) {
         self.watches.watches.remove(&id);
     }

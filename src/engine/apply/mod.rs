@@ -24,11 +24,12 @@ use super::types::{LogTime, SequenceId};
 
 impl Sequencer<'_> {
     pub(super) fn change(&mut self, format: Format, id: SequenceId, at: LogTime, record: &Record<'_>) {
-        // What follows is the meaning of records in all of these formats: those of the first name no `reserved_since`.
-        // Another one has to say where it differs.
+        // The code below is the meaning of records in all of these formats; those of format 1 have no `reserved_since`.
+        // A new format has to say where it differs.
         let (Format::One | Format::Two) = format;
-        // Before anything of it can be seen (INV-3, `Engine::settled`).
+        // Before any effect of the record can be seen (INV-3, `Engine::settled`).
         self.engine.begun.store(id.0, Ordering::Release);
+        // Any other record may lock any shard, and would deadlock with those that are kept locked.
         if !matches!(record, Record::PutStart(_) | Record::End { .. }) {
             self.held.let_go();
         }
@@ -140,8 +141,8 @@ impl Sequencer<'_> {
 }
 
 impl Core {
-    /// Forgets the oldest ended tasks beyond those that are remembered. That takes no record of its own: every replica
-    /// knows how many they are.
+    /// Drops the oldest ended tasks beyond `kept_tasks`. That takes no record of its own: every replica has that number
+    /// from `NewTerm`.
     fn forget_tasks(&mut self) {
         while let Some(task) = self.tasks.forget_finished(self.reign.kept_tasks as usize) {
             self.digest.subtract(digest::task(&task));

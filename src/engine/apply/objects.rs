@@ -3,28 +3,29 @@
 use std::ops::RangeInclusive;
 
 use super::settle::Fate;
-use crate::engine::core::{Core, Processing};
+use crate::engine::core::Core;
 use crate::engine::digest;
 use crate::engine::doubts::BrokenChain;
 use crate::engine::exempt::Confined;
 use crate::engine::faults::Reason;
 use crate::engine::group::Membership;
+use crate::engine::key::{Handle, Key};
 use crate::engine::object::{Object, Replica, ReplicaStatus};
 use crate::engine::record::{EvictRule, LeaseBucket, ObjectRef, SoftPin, Start};
-use crate::engine::shard::{Handle, Key};
+use crate::engine::reserved::Processing;
 use crate::engine::state::{Counts, Sequencer};
 use crate::engine::types::{LogTime, ObjectId, SequenceId};
 
 impl Sequencer<'_> {
-    /// Where an object lies that a record names. An object that is not there, or whose last record is another one, is
-    /// a fault of the log: it is counted, and the record has no effect on it.
+    /// Returns the location of the object that a record names. If it does not exist, or its last record is another one,
+    /// that is a fault of the log: it is counted, and the record has no effect on the object.
     pub(super) fn named(&mut self, object: ObjectRef) -> Option<Handle> {
         let at = |handle: Handle| {
             let objects = self.objects(handle.shard());
             let found = objects.at(handle.slot()).filter(|found| found.id == object.id);
             found.map(|found| found.last_record)
         };
-        // The object that was looked at last is nearly always the one, and needs no search.
+        // The hint nearly always is about this object, which saves a search.
         let hinted = self.core.hinted(object.id).map(|hint| hint.handle);
         let found = match hinted.and_then(|handle| Some((handle, at(handle)?))) {
             Some(found) => Some(found),
@@ -105,7 +106,7 @@ impl Sequencer<'_> {
     }
 
     fn soft_pin_of(&self, handle: Handle) -> LogTime {
-        let objects = self.engine.shards[handle.shard()].objects.read();
+        let objects = self.objects(handle.shard());
         objects.at(handle.slot()).map_or(LogTime(0), Object::soft_pin_until)
     }
 
@@ -124,7 +125,8 @@ impl Sequencer<'_> {
                 replica.status = ReplicaStatus::Complete;
                 lost |= !replica.segment.is_alive();
             }
-            // An object that nobody reads is as old as its End; without this it would be older than all that was read.
+            // An object without readers counts as read at its End; otherwise it would be evicted before all that were
+            // read.
             object.replicated_lease = object.replicated_lease.max(at);
             if checksum.is_some() || object.extra.is_some() {
                 object.extra_mut().checksum = checksum;
@@ -140,7 +142,8 @@ impl Sequencer<'_> {
             }
         });
         if lost {
-            // The writer writes no more: nothing stands in the way of a sweep, and that has passed by perhaps.
+            // The sweep for this segment may already have run and spared these replicas for their writer, so drop them
+            // here.
             self.drop_replicas(handle, Some(id), |replica| !replica.segment.is_alive());
         }
     }
@@ -177,7 +180,7 @@ impl Sequencer<'_> {
         self.drop_replicas(handle, Some(id), complete_there);
     }
 
-    /// Drops what lies in segments that are gone, unless somebody may still be writing there (R4).
+    /// Drops replicas in unmounted segments, except those that a client may still be writing to (R4).
     pub(super) fn apply_sweep(&mut self, id: SequenceId, objects: &[ObjectId]) {
         for object in objects {
             let Some(handle) = self.engine.handle(&self.core, *object) else { continue };
@@ -190,7 +193,7 @@ impl Sequencer<'_> {
         }
     }
 
-    /// Drops replicas and gives their bytes free; the object goes with its last one.
+    /// Drops replicas and frees their bytes; removes the object with its last one.
     pub(super) fn drop_replicas(
         &mut self,
         handle: Handle,
@@ -223,7 +226,8 @@ impl Sequencer<'_> {
         let handles: Vec<Handle> = objects.map(|(_, handle)| handle).collect();
         let mut confined = Confined::to(reserved_since);
         for handle in handles {
-            // Only whole groups of such objects go, so that this one's going changes nothing for the others.
+            // A group is within the rule as a whole or not at all, so removing one member changes nothing for the
+            // others.
             if !self.is_within(&mut confined, handle) {
                 continue;
             }
@@ -246,8 +250,8 @@ impl Sequencer<'_> {
                 Counts::add(&self.engine.counts.evicted_bytes, bytes);
             }
         }
-        // After the victims: whoever made the rule has not looked at these yet. A bounded number: a primary that finds
-        // more writes one record after the other.
+        // After the victims, because the primary that made the rule did not consider these objects. A bounded number: a
+        // primary that finds more commits one record after the other.
         for object in self.core.eviction.soft_pins_ended(at) {
             if let Some(handle) = self.engine.handle(&self.core, object) {
                 self.alter(handle, None, |object, _| object.extra_mut().soft_pin_until = LogTime(0));
@@ -256,12 +260,12 @@ impl Sequencer<'_> {
     }
 
     fn bytes_of(&self, handle: Handle) -> u64 {
-        let objects = self.engine.shards[handle.shard()].objects.read();
+        let objects = self.objects(handle.shard());
         let bytes = |object: &Object| object.size.saturating_mul(object.replicas().count() as u64);
         objects.at(handle.slot()).map_or(0, bytes)
     }
 
-    /// The victims of a rule at `at`: a function of the replicated state, the rule and the time.
+    /// Returns the victims of a rule at time `at`: a function of the replicated state, the rule and the time.
     fn victims(&self, rule: &EvictRule, at: LogTime) -> Vec<ObjectId> {
         let ended = LeaseBucket::ended_by(at);
         let mut victims = Vec::new();
@@ -271,9 +275,9 @@ impl Sequencer<'_> {
             if !self.is_within(&mut confined, handle) {
                 continue;
             }
-            let objects = self.engine.shards[handle.shard()].objects.read();
+            let objects = self.objects(handle.shard());
             let Some(object) = objects.at(handle.slot()) else { continue };
-            // A whole step has ended for all in it; of the step under way only some have.
+            // In a bucket that has ended all leases have; in the current one only some have.
             if bucket > ended && self.core.lease_of(object) > at {
                 continue;
             }
@@ -300,14 +304,14 @@ impl Core {
         self.processing.insert(id, write);
     }
 
-    /// The group that this candidate for eviction stands for. One with a soft pin stands alone.
+    /// Returns the group that this candidate for eviction stands for, if any. One with a soft pin stands alone.
     fn group_of(&self, candidate: &Object) -> Option<&Membership> {
         let alone = candidate.soft_pin_until() != LogTime(0);
         let group = candidate.group().filter(|_| !alone)?;
         self.groups.get(&group.id).map(|(_, membership)| membership)
     }
 
-    /// The replicated lease of a candidate for eviction, or of the group that it stands for.
+    /// Returns the replicated lease of a candidate for eviction, or of the group that it stands for.
     pub(in crate::engine) fn lease_of(&self, candidate: &Object) -> LogTime {
         self.group_of(candidate).map_or(candidate.replicated_lease, Membership::lease)
     }

@@ -1,22 +1,23 @@
-//! Taking the bytes that a record names, and what becomes of a record whose bytes cannot be taken.
+//! Takes the bytes that a record names, and handles a record whose bytes cannot be taken.
 
 use std::sync::Arc;
 
 use super::settle::Fate;
 use crate::engine::core::Core;
 use crate::engine::faults::Reason;
-use crate::engine::object::{Replica, ReplicaId, Replicas};
+use crate::engine::key::Handle;
+use crate::engine::object::{Replica, Replicas};
 use crate::engine::record::Place;
-use crate::engine::shard::Handle;
 use crate::engine::state::{Counts, Sequencer};
+use crate::engine::types::ReplicaId;
 use crate::engine::types::{LogTime, ObjectId, SequenceId};
 
-/// How long bytes that two objects lay claim to are kept from others, in milliseconds: either of two clients may be writing
-/// there (R4). What a record means rests on this number.
+/// How long bytes that two objects claim stay reserved, in milliseconds: either of two clients may be writing there
+/// (R4). To change this number changes what a record means (INV-8).
 const DISPUTED_MS: u64 = 600_000;
 
 impl Sequencer<'_> {
-    /// Takes memory at these places. If any is not free, or its segment is not there, nothing is taken.
+    /// Takes memory at these places. If any is not free, or its segment is not mounted, nothing is taken.
     pub(super) fn take_places(
         &mut self,
         record: SequenceId,
@@ -38,10 +39,10 @@ impl Sequencer<'_> {
         Ok(replicas)
     }
 
-    /// The record that is being applied places bytes where it cannot: the object that it is about is dropped, if it was
-    /// there, and so is every object that has some of the same bytes, because a client may overwrite them. The log is the
-    /// same for every replica, and so is what they drop. This looks at every object; it never happens to a log that a
-    /// primary wrote in order.
+    /// Handles a record that places bytes where it cannot: drops the object that the record is about, if it exists, and
+    /// every object that shares some of the bytes, because a client may overwrite them. The log is the same for every
+    /// replica, and so is what they drop. This visits every object; it never happens to a log that a primary wrote in
+    /// order.
     pub(super) fn drop_unplaced(
         &mut self,
         at: LogTime,
@@ -59,7 +60,8 @@ impl Sequencer<'_> {
         dropped.sort_unstable();
         dropped.dedup();
         for id in &dropped {
-            // Each has to be released under a name of its own: that of this record, or its own, which is free now.
+            // The bytes of each are released under an id of their own: that of this record or, if that is in use, that
+            // of the object.
             let free = |name: &SequenceId| !self.core.discarded.contains_key(name);
             let name = [record, SequenceId(id.0)].into_iter().find(free);
             let fate = name.map_or(Fate::Free, |_| Fate::Hold(at.plus(DISPUTED_MS)));
@@ -73,7 +75,7 @@ impl Sequencer<'_> {
         self.core.fault(dropped, reason);
     }
 
-    /// The objects that have any of these bytes.
+    /// Returns the objects that have any of these bytes.
     fn overlapping(&self, places: &[Place], size: u64) -> Vec<ObjectId> {
         let mut all = Vec::new();
         for shard in 0..self.engine.shards.len() {

@@ -1,10 +1,11 @@
 //! Records about copies and moves.
 
-use crate::engine::object::{Replica, ReplicaId, ReplicaStatus, Replicas};
+use crate::engine::key::Handle;
+use crate::engine::object::{Replica, ReplicaStatus, Replicas};
 use crate::engine::record::{DynamicLease, ObjectRef, Place, ReplicationKind};
-use crate::engine::shard::Handle;
 use crate::engine::state::Sequencer;
 use crate::engine::task::Replication;
+use crate::engine::types::ReplicaId;
 use crate::engine::types::{LogTime, SequenceId, Uuid};
 
 impl Sequencer<'_> {
@@ -22,7 +23,7 @@ impl Sequencer<'_> {
     ) {
         let Some(handle) = self.named(object) else { return };
         let size = {
-            let objects = self.engine.shards[handle.shard()].objects.read();
+            let objects = self.objects(handle.shard());
             let Some(object) = objects.at(handle.slot()) else { return };
             object.size
         };
@@ -39,8 +40,9 @@ impl Sequencer<'_> {
         });
     }
 
-    /// Targets whose segment went away are dropped, and so are all of them if the source did; what is left is written.
-    /// The source of a move leaves the object, but its bytes stay reserved for those who may still read them.
+    /// Marks the targets as written. Drops targets whose segment was unmounted, and all of them if that of the source
+    /// was. The source of a move leaves the object, but its bytes stay reserved, because clients may still be reading
+    /// them.
     pub(super) fn apply_replication_end(&mut self, id: SequenceId, object: ObjectRef, release_at: LogTime) {
         let Some(handle) = self.named(object) else { return };
         let engine = self.engine;
@@ -67,7 +69,7 @@ impl Sequencer<'_> {
             let lost = object
                 .take_replicas(|replica| task.targets.contains(&replica.id()) && !replica.segment.is_alive());
             lost.iter().flatten().for_each(|replica| core.free(&engine.counts, replica, object.size));
-            // The source goes only if somebody can read the object without it.
+            // The source is dropped only if readers can use the object without it.
             let elsewhere = |replica: &Replica| replica.id() != task.source && replica.is_readable();
             let whole = written == task.targets.len() && object.replicas().any(elsewhere);
             if task.kind == ReplicationKind::Move && whole {
@@ -90,7 +92,8 @@ impl Sequencer<'_> {
         }
     }
 
-    /// Gives a copy or move up: its targets go, and the object too if nothing else is left of it.
+    /// Cancels a copy or move: drops its targets and what lies in unmounted segments, and the object if no replica is
+    /// left.
     pub(super) fn drop_replication(&mut self, handle: Handle, id: SequenceId) {
         let mut targets = Vec::new();
         self.alter(handle, Some(id), |object, core| {

@@ -10,12 +10,10 @@ use crate::engine::segment::{Segment, SegmentSpec, SegmentStatus};
 use crate::engine::state::{Counts, Sequencer};
 use crate::engine::strays::is_stray;
 use crate::engine::types::{LogTime, SegmentNumber, SequenceId, Uuid};
-#[cfg(feature = "planted")]
-use crate::planted::{self, Bug};
 
 impl Sequencer<'_> {
-    /// All of the memory is free but for what somebody may still be writing to, who was told it when it was mounted
-    /// before (R4).
+    /// Mounts a segment. All of its memory is free, except what a client may still be writing to since an earlier mount
+    /// of the same memory (R4).
     pub(super) fn apply_mount(
         &mut self,
         id: SequenceId,
@@ -79,13 +77,13 @@ impl Sequencer<'_> {
         core.close_to_new(number);
     }
 
-    /// The segment is gone at once, and every replica in it is as good as gone; a sweep takes them out later.
+    /// Unmounts a segment at once. From then on no replica in it can be read; a sweep drops them later.
     pub(super) fn apply_unmount(&mut self, id: SequenceId, number: SegmentNumber) {
         self.bury(id, [number]);
     }
 
-    /// Takes segments away. Clients that are writing there go on (R4). It costs time for every write under way in them,
-    /// and none for objects.
+    /// Unmounts segments. Clients that are writing there go on (R4). It costs time for every write under way in them,
+    /// and none for other objects.
     fn bury(&mut self, id: SequenceId, numbers: impl IntoIterator<Item = SegmentNumber>) {
         let mut reserved = Vec::new();
         let core = &mut *self.core;
@@ -114,14 +112,11 @@ impl Sequencer<'_> {
             mounted.reserved.clear();
             self.buried.push(mounted);
         }
-        #[cfg(feature = "planted")]
-        if planted::active(Bug::ForgetStrays) {
-            return;
-        }
+        planted!(ForgetStrays => return);
         reserved.into_iter().for_each(|what| self.find_stray_of(what));
     }
 
-    /// Looks for writes whose segment is gone, among all.
+    /// Finds the strays among all writes, copies, moves and discarded bytes.
     pub(in crate::engine) fn find_strays(&mut self) {
         let core = &*self.core;
         let writes = core.processing.keys().chain(core.replications.iter().map(|(_, id)| id));
@@ -131,14 +126,15 @@ impl Sequencer<'_> {
         all.into_iter().for_each(|what| self.find_stray_of(what));
     }
 
-    /// Remembers those of the reserved bytes whose segment is gone, and an object that went with its last segment.
+    /// Adds those of the reserved bytes whose segment is unmounted to the strays, and an object that lost its last
+    /// segment to the lost writes or copies.
     fn find_stray_of(&mut self, what: Reserved) {
         let engine = self.engine;
         let core = &mut *self.core;
         match what {
             Reserved::Object(id) => {
                 let Some(handle) = core.ids.find(id) else { return };
-                let objects = engine.shards[handle.shard()].objects.read();
+                let objects = self.held.look(&engine.shards, handle.shard());
                 let Some(object) = objects.at(handle.slot()) else { return };
                 let strays = object.replicas().filter(|replica| is_stray(replica));
                 strays.for_each(|replica| core.strays.insert(replica, object.size));
@@ -169,7 +165,7 @@ impl Sequencer<'_> {
 }
 
 impl Core {
-    /// New objects may be placed in the segment.
+    /// Opens the segment to new objects.
     pub(in crate::engine) fn open_to_new(&mut self, number: SegmentNumber) {
         let Some(mounted) = self.segments.get_mut(&number).filter(|mounted| mounted.open.is_none()) else {
             return;
@@ -184,7 +180,7 @@ impl Core {
         }
     }
 
-    /// Nothing new is placed in any segment.
+    /// Closes all segments to new objects.
     pub(super) fn close_all(&mut self) {
         self.names.clear();
         self.hosts.clear();
@@ -192,7 +188,7 @@ impl Core {
         self.segments.values_mut().for_each(|mounted| mounted.open = None);
     }
 
-    /// Nothing new is placed in the segment.
+    /// Closes the segment to new objects.
     fn close_to_new(&mut self, number: SegmentNumber) {
         let Some(mounted) = self.segments.get_mut(&number) else { return };
         let Some(place) = mounted.open.take() else { return };
@@ -211,7 +207,7 @@ impl Core {
         }
     }
 
-    /// What is free of a segment has changed.
+    /// Updates the longest free range of a segment in the index of open ones.
     pub(super) fn refit(&mut self, number: SegmentNumber) {
         if let Some(mounted) = self.segments.get(&number)
             && let Some(place) = mounted.open

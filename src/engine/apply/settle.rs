@@ -1,19 +1,20 @@
-//! Changing an object and keeping everything that is derived from it true: the digest, the order of eviction, the
-//! group, the free memory.
+//! Changes objects and keeps everything that is derived from them up to date: the digest, the order of eviction, the
+//! groups, the free memory.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::engine::core::{Core, Discarded, Hint, Mounted, Reserved};
+use crate::engine::core::{Core, Hint, Mounted, Reserved};
 use crate::engine::digest;
 use crate::engine::eviction::Standing;
 use crate::engine::extents::NotTaken;
 use crate::engine::faults::Reason;
 use crate::engine::group::{Group, Membership};
+use crate::engine::key::{Handle, KeyHash};
 use crate::engine::object::{Object, Replica, Replicas};
 use crate::engine::record::LeaseBucket;
-use crate::engine::shard::{Handle, KeyHash};
+use crate::engine::reserved::Discarded;
 use crate::engine::state::{Counts, Engine, Sequencer};
 use crate::engine::strays::addresses;
 use crate::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId};
@@ -21,29 +22,30 @@ use crate::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId};
 /// What becomes of the bytes of a removed object.
 #[derive(Clone, Copy, Debug)]
 pub enum Fate {
-    /// They can be given out again.
+    /// They can be allocated again at once.
     Free,
-    /// Somebody may be using them until then.
+    /// They stay reserved until then, because clients may be using them.
     Hold(LogTime),
 }
 
-/// What is derived from one object.
+/// Values that are derived from one object.
 struct Imprint {
     hash: u64,
     id: ObjectId,
     lease: LogTime,
     soft_pin_until: LogTime,
-    /// Whether it could be evicted.
+    /// Whether it could be evicted, were its lease over.
     can_go: bool,
     /// The group that it belongs to.
     group: Option<Arc<Group>>,
-    /// Whether it stands alone in the order of eviction all the same.
+    /// Whether it has a pin and so stands alone in the order of eviction, also in a group.
     pinned: bool,
     /// The segments in which a client may be writing to it.
     reserved: SmallVec<[SegmentNumber; 2]>,
 }
 
-/// The segments of an object that is being written, copied or moved: all of them, since it is lost with the last.
+/// Returns the segments of an object that is being written, copied or moved: all of them, since it is lost with the
+/// last.
 pub(in crate::engine) fn reserved_in(object: &Object) -> SmallVec<[SegmentNumber; 2]> {
     if object.is_complete() && object.replication().is_none() {
         return SmallVec::new();
@@ -52,7 +54,7 @@ pub(in crate::engine) fn reserved_in(object: &Object) -> SmallVec<[SegmentNumber
 }
 
 impl Imprint {
-    /// Of an object whose key has this hash.
+    /// Derives the values from an object whose key has this hash.
     fn of(object: &Object, key: KeyHash, core: &Core) -> Self {
         let soft_pin_until = object.soft_pin_until();
         let pinned = object.hard_pinned || soft_pin_until != LogTime(0);
@@ -68,7 +70,7 @@ impl Imprint {
         }
     }
 
-    /// Whether its place in the order of eviction is its own, not its group's.
+    /// Returns whether its position in the order of eviction is its own, not its group's.
     fn stands_alone(&self) -> bool {
         self.pinned || self.group.is_none()
     }
@@ -79,7 +81,7 @@ impl Imprint {
 }
 
 impl Core {
-    /// Bytes in these segments are reserved; those that are gone do not count any more.
+    /// Notes a reservation in these segments; unmounted ones are skipped.
     fn reserve(&mut self, numbers: impl IntoIterator<Item = SegmentNumber>, what: Reserved) {
         for number in numbers {
             if let Some(mounted) = self.segments.get_mut(&number) {
@@ -88,7 +90,7 @@ impl Core {
         }
     }
 
-    /// They no longer are.
+    /// Removes a reservation from these segments.
     fn unreserve(&mut self, numbers: impl IntoIterator<Item = SegmentNumber>, what: Reserved) {
         for number in numbers {
             if let Some(mounted) = self.segments.get_mut(&number) {
@@ -97,7 +99,7 @@ impl Core {
         }
     }
 
-    /// Ends a copy or move.
+    /// Removes a copy or move from the indexes of those under way.
     pub(super) fn end_replication(&mut self, started: LogTime, id: ObjectId) {
         self.replications.remove(&(started, id));
         self.lost_copies.remove(&id);
@@ -137,7 +139,7 @@ impl Core {
         }
     }
 
-    /// Changes who is in a group, or who of it could go, and moves the group in the order of eviction.
+    /// Changes the members of a group, or which of them could be evicted, and moves the group in the order of eviction.
     fn regroup(&mut self, group: &Group, change: impl FnOnce(&mut Membership)) {
         let Some((_, membership)) = self.groups.get_mut(&group.id) else { return };
         let before = membership.standing();
@@ -149,7 +151,7 @@ impl Core {
         }
     }
 
-    /// Notes a member with a pin, which the standing of the group does not depend on, or forgets it.
+    /// Adds or removes a member with a pin. The standing of the group does not depend on it.
     fn pin_in_group(&mut self, group: &Group, id: ObjectId, pinned: bool) {
         if let Some((_, membership)) = self.groups.get_mut(&group.id) {
             if pinned {
@@ -160,14 +162,14 @@ impl Core {
         }
     }
 
-    /// Forgets a group without objects.
+    /// Removes a group that has no objects left.
     fn leave_group(&mut self, group: &Group) {
         if self.groups.get(&group.id).is_some_and(|(_, membership)| membership.is_empty()) {
             self.groups.remove(&group.id);
         }
     }
 
-    /// The group of this name, made if it is not there.
+    /// Returns the group of this name, created if it does not exist.
     pub(in crate::engine) fn group(&mut self, name: &[u8]) -> Arc<Group> {
         if let Some((group, _)) = self.groups.get(name) {
             return group.clone();
@@ -177,8 +179,8 @@ impl Core {
         group
     }
 
-    /// Gives a replica's bytes free: in its segment if that is still there; otherwise, if somebody could still write to
-    /// them, wherever the same memory is mounted now.
+    /// Frees a replica's bytes: in its segment if that is mounted; otherwise, if they were left out of later mounts as
+    /// a stray, wherever the same memory is mounted now.
     pub(super) fn free(&mut self, counts: &Counts, replica: &Replica, size: u64) {
         if let Some(mounted) = self.segments.get_mut(&replica.segment.number) {
             if mounted.give(counts, replica.offset, size).is_err() {
@@ -201,7 +203,7 @@ impl Core {
         }
     }
 
-    /// Keeps bytes reserved until `release_at` under the name of the record that discarded them.
+    /// Keeps bytes reserved until `release_at`, under the id of the record that discarded them.
     pub(super) fn hold(
         &mut self,
         counts: &Counts,
@@ -218,7 +220,7 @@ impl Core {
         self.keep_discarded(record, bytes);
     }
 
-    /// Adds bytes to those that are kept reserved.
+    /// Adds bytes to the discarded ones, which stay reserved.
     pub(in crate::engine) fn keep_discarded(&mut self, record: SequenceId, bytes: Discarded) {
         self.digest.add(digest::discarded(record, &bytes));
         self.releases.insert((bytes.release_at, record));
@@ -227,7 +229,7 @@ impl Core {
         self.discarded.insert(record, bytes);
     }
 
-    /// Takes bytes out of those that are kept reserved.
+    /// Removes bytes from the discarded ones and returns them.
     pub(super) fn take_discarded(&mut self, record: SequenceId) -> Option<Discarded> {
         let bytes = self.discarded.remove(&record)?;
         self.discarded_bytes -= bytes.bytes();
@@ -250,14 +252,15 @@ impl Mounted {
 }
 
 impl Engine {
-    /// Where the object with this id lies.
+    /// Returns the location of the object with this id.
     pub(in crate::engine) fn handle(&self, core: &Core, id: ObjectId) -> Option<Handle> {
         core.ids.find(id)
     }
 }
 
 impl Sequencer<'_> {
-    /// Changes an object. With `record`, this is the last record about it from now on.
+    /// Changes an object and everything that is derived from it. With `record`, that is the last record about it from
+    /// now on.
     pub(super) fn alter(
         &mut self,
         handle: Handle,
@@ -291,7 +294,7 @@ impl Sequencer<'_> {
         }
     }
 
-    /// Puts a new object in its place.
+    /// Stores a new object and adds it to all indexes.
     pub(in crate::engine) fn settle(&mut self, object: Object, hash: KeyHash) {
         let engine = self.engine;
         let core = &mut *self.core;
@@ -311,7 +314,7 @@ impl Sequencer<'_> {
         Counts::add(&engine.counts.objects, 1);
     }
 
-    /// Takes an object away. Its replicas' bytes meet their fate.
+    /// Removes an object from its shard and from all indexes. `fate` says what becomes of its replicas' bytes.
     pub(super) fn unsettle(&mut self, handle: Handle, record: SequenceId, fate: Fate) {
         let engine = self.engine;
         let removed = self.held.change(&engine.shards, handle.shard()).remove(handle.slot(), record);
@@ -347,7 +350,7 @@ impl Sequencer<'_> {
 }
 
 impl Core {
-    pub(super) fn end_processing(&mut self, id: ObjectId) -> Option<crate::engine::core::Processing> {
+    pub(super) fn end_processing(&mut self, id: ObjectId) -> Option<crate::engine::reserved::Processing> {
         let processing = self.processing.remove(&id)?;
         self.lost_writes.remove(&id);
         self.digest.subtract(digest::processing(id, &processing));

@@ -3,30 +3,25 @@
 use std::sync::atomic::Ordering;
 
 use crate::engine::core::Core;
-use crate::engine::digest::{self, Digest};
+use crate::engine::digest;
 use crate::engine::doubts::Mismatch;
 use crate::engine::reign::{Reign, TermReport};
 use crate::engine::state::Sequencer;
+use crate::engine::types::Digest;
 use crate::engine::types::{LogTime, SegmentNumber, SequenceId, Term};
-#[cfg(feature = "planted")]
-use crate::planted::{self, Bug};
 
 impl Sequencer<'_> {
-    /// Cleans up after the old primary, at a cost for each client and segment and none for objects: what lies in
-    /// segments that are gone is as good as gone already, reservations stay as they are (R4), and leases keep what
-    /// records say of them. `told` has what the record tells; the rest follows from the state.
+    /// Cleans up after the old primary, at a cost for each client and segment and none for objects: replicas in
+    /// unmounted segments cannot be read anyway, reservations stay as they are (R4), and so do replicated leases.
+    /// `told` has the fields of the record; the rest follows from the state.
     pub(super) fn apply_new_term(&mut self, id: SequenceId, at: LogTime, told: Reign) {
-        #[cfg(feature = "planted")]
-        if planted::active(Bug::ForgetReservations) {
-            self.forget_reservations(id);
-        } else if planted::active(Bug::ForgetUnleased) {
-            self.forget_unleased(id, at);
-        }
+        planted!(ForgetReservations => self.forget_reservations(id));
+        planted!(ForgetUnleased => self.forget_unleased(id, at));
         let core = &mut *self.core;
         let reign = Reign {
             began: id,
             since: at,
-            // An earlier hold goes on: promises of two primaries ago may be among what it protects.
+            // An earlier hold goes on: it may protect leases that were granted two primaries ago.
             hold_until: core.reign.hold_until.max(told.hold_until),
             first_segment: SegmentNumber(core.next_segment),
             resigned: core.reign.resigned,
@@ -58,7 +53,7 @@ impl Sequencer<'_> {
         };
     }
 
-    /// A bug on purpose: writes under way give their bytes free.
+    /// Frees the bytes of writes under way: a bug on purpose.
     #[cfg(feature = "planted")]
     fn forget_reservations(&mut self, id: SequenceId) {
         let writes: Vec<_> = self.core.processing.keys().copied().collect();
@@ -69,7 +64,7 @@ impl Sequencer<'_> {
         }
     }
 
-    /// A bug on purpose: the object whose lease ended first is dropped.
+    /// Drops the object whose lease ended first: a bug on purpose.
     #[cfg(feature = "planted")]
     fn forget_unleased(&mut self, id: SequenceId, at: LogTime) {
         let first = self.core.eviction.candidates(Default::default(), at, false).next();
@@ -80,14 +75,15 @@ impl Sequencer<'_> {
 
     pub(super) fn apply_resign(&mut self, id: SequenceId, term: Term, hold_until: LogTime) {
         let reign = self.core.reign;
-        // What another term says of itself tells nothing about the promises of this one.
+        // A `Resign` of another term says nothing about the leases of this one.
         if reign.term == term {
             let hold_until = reign.hold_until.max(hold_until);
             self.core.set_reign(Reign { resigned: id, hold_until, ..reign });
         }
     }
 
-    /// The digest that whoever made the record had before it. The log is the truth: if ours differs, we are wrong.
+    /// Compares our digest with the one that the primary had before this record. The log is the truth: if ours differs,
+    /// this replica doubts its state.
     pub(super) fn apply_digest(&mut self, id: SequenceId, digest: Digest) {
         if digest != self.core.digest() {
             let own = self.core.digest();

@@ -1,6 +1,6 @@
-//! A set of small numbers with a quick "next" and "previous".
+//! A set of small numbers with a fast "next" and "previous".
 
-/// One bit for every number, and one bit for every word of those that is not 0, and so on.
+/// A hierarchical bit set: one bit for every number, above it one bit for every word of those that is not 0, and so on.
 #[derive(Debug, Clone)]
 pub(super) struct Bits {
     /// From the bits themselves up to a level of one word.
@@ -8,7 +8,7 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    /// The empty set of numbers below `len`.
+    /// Creates the empty set of numbers below `len`.
     pub(super) fn new(len: usize) -> Self {
         let mut levels = vec![vec![0; len.div_ceil(64).max(1)]];
         while let Some(top) = levels.last()
@@ -42,7 +42,7 @@ impl Bits {
         }
     }
 
-    /// The smallest member that is at least `from`.
+    /// Returns the smallest member that is at least `from`.
     pub(super) fn next(&self, mut from: usize) -> Option<usize> {
         for (height, level) in self.levels.iter().enumerate() {
             let word = level.get(from / 64)? & (u64::MAX << (from % 64));
@@ -58,7 +58,7 @@ impl Bits {
         None
     }
 
-    /// The largest member that is below `to`.
+    /// Returns the largest member that is below `to`.
     pub(super) fn previous(&self, mut to: usize) -> Option<usize> {
         for (height, level) in self.levels.iter().enumerate() {
             let at = to.checked_sub(1)?;

@@ -4,7 +4,7 @@
 //! holds a handful. Within a bin the order is exact, so the order of the whole is exact too.
 //!
 //! A forest begins as one tree and is cut when that has more than a leaf's worth: a segment that is mounted and hardly
-//! used, of which anybody may mount many, takes a kilobyte and not a hundred.
+//! used takes a kilobyte and not a hundred. That matters because clients may mount many of them.
 
 use super::bits::Bits;
 use super::tree::{Tree, unpack};
@@ -19,7 +19,7 @@ pub(super) enum Cut {
     Even(u32),
     /// Bins in proportion to the number: for lengths.
     Relative,
-    /// Not at all.
+    /// One bin for all: for few entries.
     Whole,
 }
 
@@ -52,8 +52,8 @@ pub(super) struct Forest {
 }
 
 impl Forest {
-    /// The set of `keys`, which are sorted and without duplicates, and whose first number is at most `most`, in linear
-    /// time. With many of them, `fine` says how they are cut.
+    /// Creates the set of `keys`, which are sorted and without duplicates, and whose first number is at most `most`, in
+    /// linear time. With many of them, `fine` says how they are cut.
     pub(super) fn from_sorted(fine: Cut, most: u64, keys: &[u128]) -> Self {
         let cut = if keys.len() > Tree::LEAF { fine } else { Cut::Whole };
         let bins = cut.bin(most) + 1;
@@ -70,27 +70,27 @@ impl Forest {
         self.cut.bin(unpack(key).0)
     }
 
-    /// How many trees there are.
+    /// Returns how many trees there are.
     #[cfg(test)]
     pub(super) fn bins(&self) -> usize {
         self.bins.len()
     }
 
-    /// The first entry that is at least `key`.
+    /// Returns the first entry that is at least `key`.
     pub(super) fn at_least(&self, key: u128) -> Option<u128> {
         let bin = self.bin(key);
         self.bins.get(bin)?.around(key).1.or_else(|| self.after(bin))
     }
 
-    /// The last entry below `key`; and the first one not below it, if that is in the bin of `key` (as one with the same
-    /// first number is).
+    /// Returns the last entry below `key`; and the first one not below it, if that is in the bin of `key` (as one with
+    /// the same first number is).
     pub(super) fn around(&self, key: u128) -> (Option<u128>, Option<u128>) {
         let bin = self.bin(key);
         let (below, above) = self.bins.get(bin).map_or((None, None), |tree| tree.around(key));
         (below.or_else(|| self.before(bin)), above)
     }
 
-    /// The largest entry.
+    /// Returns the largest entry; `None` if there is none.
     pub(super) fn last(&self) -> Option<u128> {
         self.before(self.bins.len())
     }
@@ -116,7 +116,7 @@ impl Forest {
         }
     }
 
-    /// One tree is no longer enough.
+    /// Cuts the one tree into bins.
     fn cut_up(&mut self) {
         let mut keys = Vec::with_capacity(2 * Tree::LEAF);
         self.for_each(&mut |key| keys.push(key));
@@ -147,7 +147,8 @@ impl Forest {
     /// Puts `new` into the set and takes `old` out of it, wherever the two belong.
     pub(super) fn exchange(&mut self, old: u128, new: u128) {
         let bin = self.bin(old);
-        // A segment with room has one long free range, which is alone in its bin and gets a little shorter each time.
+        // Fast path: a segment with much free memory has one long free range, which is alone in its bin and gets a
+        // little shorter with each allocation.
         if bin == self.bin(new) && self.bins[bin].is_single() {
             self.bins[bin].replace(old, new);
         } else {

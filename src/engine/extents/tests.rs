@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// What the allocator must equal: free ranges in a plain map, every question answered by looking at all of them.
+/// Model that the allocator must equal: free ranges in a plain map, every question answered by a scan of all of them.
 #[derive(Default)]
 struct Naive {
     size: u64,
@@ -75,7 +75,7 @@ fn ranges(extents: &Extents) -> Vec<(u64, u64)> {
     ranges
 }
 
-/// Every index and every sum says the same, and no free range touches another.
+/// Checks that all indexes and sums agree, and that no free range touches another.
 fn check(extents: &Extents) {
     let ranges = ranges(extents);
     assert_eq!(extents.free_bytes(), ranges.iter().map(|r| r.1).sum::<u64>());
@@ -97,7 +97,7 @@ enum Op {
 }
 
 impl Op {
-    /// The same in a segment so many times as large: one with many bins.
+    /// Returns the same operation for a segment `by` times as large: one with many bins.
     fn scaled(self, by: u64) -> Self {
         let times = |number: u64| number.saturating_mul(by);
         match self {
@@ -274,7 +274,7 @@ fn many_ranges_come_and_go() {
 
 #[test]
 fn a_segment_that_is_hardly_used_is_one_tree() {
-    // Anybody may mount segments by the thousand, and the largest would have some 4,600 bins.
+    // Clients may mount segments by the thousand, and the largest would have some 4,600 bins.
     let mut extents = Extents::new(1 << 44);
     for nth in 0..40 {
         extents.take(nth << 38, 1 << 30).unwrap();

@@ -11,7 +11,7 @@ const LOW: usize = CAP / 4;
 /// How full a joined or bulk-loaded node may be, so that the next insert does not split it again.
 const WELL: usize = CAP * 3 / 4;
 
-/// Room for this many entries stays when a small tree becomes empty, because it soon will not be.
+/// Capacity for this many entries is kept when a small tree becomes empty, because it soon will not be.
 const KEPT: usize = 8;
 
 /// Packs a pair so that numbers order as pairs do.
@@ -19,13 +19,13 @@ pub(super) const fn pack(high: u64, low: u64) -> u128 {
     (high as u128) << 64 | low as u128
 }
 
-/// The pair that [`pack`] packed.
+/// Returns the pair that [`pack`] packed.
 pub(super) const fn unpack(key: u128) -> (u64, u64) {
     ((key >> 64) as u64, key as u64)
 }
 
-/// How many of the sorted `keys` are below `key`. The standard library's search branches on every comparison, and
-/// half of them are mispredicted here.
+/// Returns how many of the sorted `keys` are below `key`, without branches: the standard library's search branches on
+/// every comparison, and half of them are mispredicted here.
 fn rank(keys: &[u128], key: u128) -> usize {
     let (mut base, mut len) = (0, keys.len());
     while len > 1 {
@@ -62,10 +62,10 @@ impl Default for Node {
 }
 
 impl Tree {
-    /// So many entries fit into one leaf.
+    /// Most entries of a set that is built as one leaf.
     pub(super) const LEAF: usize = WELL;
 
-    /// The set of `keys`, which are sorted and without duplicates, in linear time.
+    /// Creates the set of `keys`, which are sorted and without duplicates, in linear time.
     pub(super) fn from_sorted(keys: &[u128]) -> Self {
         let mut level: Vec<(u128, Node)> =
             keys.chunks(WELL).map(|chunk| (chunk[0], Node::Leaf(chunk.to_vec()))).collect();
@@ -85,22 +85,22 @@ impl Tree {
         Self { root: level.pop().map(|(_, node)| node).unwrap_or_default() }
     }
 
-    /// Whether the set has no entry.
+    /// Returns whether the set has no entry.
     pub(super) fn is_empty(&self) -> bool {
         self.root.len() == 0
     }
 
-    /// Whether it is one leaf.
+    /// Returns whether it is one leaf.
     pub(super) fn is_leaf(&self) -> bool {
         matches!(&self.root, Node::Leaf(_))
     }
 
-    /// Whether the set has just one entry.
+    /// Returns whether the set has just one entry.
     pub(super) fn is_single(&self) -> bool {
         matches!(&self.root, Node::Leaf(keys) if keys.len() == 1)
     }
 
-    /// The last entry below `key` and the first one not below it.
+    /// Returns the last entry below `key` and the first one not below it.
     pub(super) fn around(&self, key: u128) -> (Option<u128>, Option<u128>) {
         let (mut node, mut left, mut right) = (&self.root, None, None);
         loop {
@@ -122,12 +122,12 @@ impl Tree {
         }
     }
 
-    /// The smallest entry.
+    /// Returns the smallest entry; `None` if there is none.
     pub(super) fn first(&self) -> Option<u128> {
         self.root.first()
     }
 
-    /// The largest entry.
+    /// Returns the largest entry; `None` if there is none.
     pub(super) fn last(&self) -> Option<u128> {
         self.root.last()
     }
@@ -195,12 +195,12 @@ impl Tree {
 }
 
 impl Inner {
-    /// The child in whose key space `key` lies.
+    /// Returns the child in whose key space `key` lies.
     fn slot(&self, key: u128) -> usize {
         rank(&self.bounds, key.saturating_add(1))
     }
 
-    /// Restores "none is empty, small neighbours are joined" after an entry of `kids[i]` went.
+    /// Restores "none is empty, small neighbours are joined" after an entry of `kids[i]` was removed.
     fn tidy(&mut self, i: usize) {
         let len = self.kids[i].len();
         if len == 0 {
@@ -220,7 +220,7 @@ impl Inner {
 }
 
 impl Node {
-    /// Entries of a leaf, children of an inner node.
+    /// Returns the number of entries of a leaf, or of children of an inner node.
     fn len(&self) -> usize {
         match self {
             Node::Leaf(keys) => keys.len(),
@@ -242,7 +242,7 @@ impl Node {
         }
     }
 
-    /// Adds `key`; gives back a new right neighbour and its lower bound if the node had to be split.
+    /// Adds `key`; returns a new right neighbour and its lower bound if the node had to be split.
     fn insert(&mut self, key: u128) -> Option<(u128, Node)> {
         match self {
             Node::Leaf(keys) => {

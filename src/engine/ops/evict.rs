@@ -1,25 +1,25 @@
-//! Making room: when to evict, how much, and who.
+//! Eviction: when, how much, and which objects.
 
 use std::sync::atomic::Ordering;
 
 use crate::engine::eviction::MAX_VICTIMS;
 use crate::engine::exempt::Confined;
 use crate::engine::format::Format;
-use crate::engine::held::RUN;
+use crate::engine::held::{Held, RUN};
+use crate::engine::key::Handle;
 use crate::engine::record::{EvictRule, LeaseBucket, Record};
-use crate::engine::shard::Handle;
 use crate::engine::state::{Engine, Sequencer};
 use crate::engine::types::{LogTime, ObjectId, SequenceId, Term};
 
 use super::remove::CHUNK;
 
 impl Engine {
-    /// Evicts objects if memory is short, and says how many went. Others get their turn between records.
+    /// Evicts objects if memory is short, and returns how many. Releases the sequencer between records.
     pub fn evict(&self, now: LogTime) -> u64 {
         self.evict_while(now, &mut || true)
     }
 
-    /// Evicts objects if memory is short, asking before each chunk whether to go on, and says how many went.
+    /// Like [`Self::evict`], but calls `go_on` before each chunk and stops when it returns false.
     pub fn evict_while(&self, now: LogTime, go_on: &mut impl FnMut() -> bool) -> u64 {
         let used = self.used_ratio();
         let rules = &self.rules;
@@ -47,14 +47,14 @@ impl Engine {
         evicted
     }
 
-    /// Evicts every object of an earlier term whose lease has ended by the time from which on this primary may evict
-    /// (R6), and says how many went; those with a soft pin when it has ended. Objects of this term are as good as just
+    /// Evicts every object of an earlier term whose lease ended before this primary could evict at all (R6), and
+    /// returns how many. A soft-pinned object is evicted only if its pin has ended. Objects of this term count as just
     /// read.
     pub fn evict_expired(&self, now: LogTime) -> u64 {
         self.evict_expired_while(now, &mut || true)
     }
 
-    /// [`Self::evict_expired`], asking before each chunk whether to go on.
+    /// Like [`Self::evict_expired`], but calls `go_on` before each chunk and stops when it returns false.
     pub fn evict_expired_while(&self, now: LogTime, go_on: &mut impl FnMut() -> bool) -> u64 {
         {
             let sequencer = self.sequencer(now);
@@ -66,9 +66,9 @@ impl Engine {
         self.evict_up_to(u64::MAX, Order { inherited: true, ..Order::default() }, now, go_on)
     }
 
-    /// Evicts what only this primary can have promised, while everything else is held (R6), and says how many went: these
-    /// are the youngest objects, so no more than a few, and only for a write that found no memory. One that finds none
-    /// still is remembered until the hold ends.
+    /// Evicts, during a hold, objects that only this primary can have promised to readers (R6), and returns how many.
+    /// These are the youngest objects, so it evicts only a few, and only for a write that found no memory. If none can
+    /// be evicted, the need is remembered until the hold ends.
     fn evict_exempt(&self, now: LogTime, go_on: &mut impl FnMut() -> bool) -> u64 {
         if !self.counts.starved.load(Ordering::Relaxed) {
             return 0;
@@ -82,7 +82,7 @@ impl Engine {
         evicted
     }
 
-    /// Takes all soft pins off whose time has passed. Others get their turn between records.
+    /// Removes all soft pins whose time has passed. Releases the sequencer between records.
     fn end_soft_pins(&self, now: LogTime, go_on: &mut impl FnMut() -> bool) {
         while go_on() && self.sequencer(now).end_some_soft_pins() {}
     }
@@ -97,7 +97,7 @@ impl Engine {
         let mut evicted = 0;
         while evicted < want && go_on() {
             let round = self.sequencer(now).evict_some(want - evicted, order);
-            // Renewed objects have moved back in the order, so every round comes closer to the end.
+            // Renewed objects have moved to a later position, so every round comes closer to the end.
             if round.evicted == 0 && round.renewed == 0 && round.next.is_none() {
                 break;
             }
@@ -108,38 +108,39 @@ impl Engine {
     }
 }
 
-/// Who is to go.
+/// Which objects to evict, and where the search for them starts.
 #[derive(Clone, Copy, Default)]
 struct Order {
-    /// Soft-pinned objects, or those without a pin.
+    /// Soft-pinned objects instead of those without a pin.
     soft_pinned: bool,
-    /// Only those of earlier terms, and only as far as their lease ended before this primary could evict at all.
+    /// Only objects of earlier terms whose lease ended before this primary could evict at all.
     inherited: bool,
-    /// Only those that no earlier primary can have promised (R6).
+    /// Only objects that no earlier primary can have promised to readers (R6).
     exempt: bool,
-    /// Those before this position were looked at.
+    /// Where to start; positions before it were visited.
     from: (LeaseBucket, ObjectId),
 }
 
-/// What became of a few candidates.
+/// Outcome of one step of an eviction.
 #[derive(Clone, Copy, Default)]
 struct Round {
     evicted: usize,
-    /// Promises that were written down.
+    /// Leases that were written to the log.
     renewed: usize,
-    /// Where to go on, if those that were looked at are done with.
+    /// Where to continue, if the visited candidates need not be visited again.
     next: Option<(LeaseBucket, ObjectId)>,
 }
 
-/// At most so many objects go at once while others are held: the youngest ones, for a write that found no memory.
+/// Most objects that one eviction removes during a hold: they are the youngest ones, and only make way for a write that
+/// found no memory.
 const MAX_EXEMPT: u64 = 8 * MAX_VICTIMS as u64;
 
-/// At most so many candidates are looked at for one record while most of them are held: other clients wait meanwhile.
+/// Most candidates visited for one record during a hold, when most of them are skipped: other clients wait meanwhile.
 const MAX_LOOKS: usize = 4 * MAX_VICTIMS;
 
 impl Sequencer<'_> {
-    /// Takes soft pins off whose time has passed, as many as one record does, and says whether there were any. A rule
-    /// that names nobody does that and nothing else.
+    /// Removes soft pins whose time has passed, as many as one record does, and returns whether there were any.
+    /// Applying an `Evict` record does that; this one names no victims.
     fn end_some_soft_pins(&mut self) -> bool {
         let ended = !self.engine.is_sealed() && self.core.eviction.has_soft_pins_ended(self.now);
         if ended {
@@ -153,14 +154,16 @@ impl Sequencer<'_> {
 
     /// Evicts about `want` objects, but not many more than one record should.
     ///
-    /// Candidates whose live lease is longer than what is replicated get that written down first, so that the rule
-    /// does not name them on any replica. The rest are marked before the record is made: from then on no reader is
-    /// promised them. A promise that is over moves its object to a later place when it is written down, unmarked: the
-    /// rule stops before that place, or it would name an object that a reader may have been promised meanwhile. Never to
-    /// an earlier one: the id stays, also that of a group, and a lease only grows.
+    /// A candidate whose live lease is longer than its replicated one gets that lease written to the log first, so that
+    /// the rule does not name it on any replica. The other candidates are marked before the record is made: from then
+    /// on no reader is granted a lease on them. Even a lease that is over moves its object to a later position when it
+    /// is logged, and leaves it unmarked: the rule stops before that position, or it would name an object on which a
+    /// reader may have been granted a lease meanwhile. An object never moves to an earlier position: its id stays, also
+    /// that of a group, and a lease only grows.
     fn evict_some(&mut self, want: u64, order: Order) -> Round {
-        // A mark that no record follows would keep readers waiting for ever. A hold may have begun or ended since the
-        // order was given; and an earlier format has no rule that spares what the old primary may have promised.
+        // A sealed engine commits nothing, and a mark without an eviction would keep readers waiting for ever. A hold
+        // may have begun or ended since `order` was made; and in format 1 a rule cannot spare what the old primary may
+        // have promised to readers (R6).
         let possible = self.held() == order.exempt && (!order.exempt || self.core.format >= Format::Two);
         if self.engine.is_sealed() || !possible {
             return Round::default();
@@ -172,14 +175,15 @@ impl Sequencer<'_> {
         let reign = &self.core.reign;
         // Objects with a later id are of this term.
         let newest = if order.inherited { ObjectId(reign.began.0) } else { ObjectId(u64::MAX) };
-        // A whole step of the order: of one that is cut, the rule would name more than were looked at here.
+        // Only whole buckets: of a part of one the rule would name more objects than were checked here.
         let whole = LeaseBucket::of(reign.hold_until.max(reign.since)).min(LeaseBucket::ended_by(self.now));
         let ended_by = if order.inherited { whole.end() } else { self.now };
         let mut promised = Vec::new();
         let mut count = 0;
         let mut up_to = None;
         let mut stop = LeaseBucket(u64::MAX);
-        // What was written in this term has a lease since its End at least: nothing before that need be looked at.
+        // An object written in this term has a replicated lease no earlier than its End, so older buckets can be
+        // skipped.
         let first = if order.exempt { LeaseBucket::of(reign.since) } else { LeaseBucket(0) };
         let from = order.from.max((first, ObjectId(0)));
         let mut next = None;
@@ -212,7 +216,7 @@ impl Sequencer<'_> {
             handles.clear();
             handles.extend(members.iter().filter_map(|member| self.engine.handle(&self.core, *member)));
             let found = promised.len();
-            if self.doom_all(&handles, newest, &mut promised) {
+            if self.engine.doom_all(&mut self.held, self.now, &handles, newest, &mut promised) {
                 count += handles.len();
                 up_to = Some((bucket, id));
             }
@@ -228,11 +232,16 @@ impl Sequencer<'_> {
         }
         Round { evicted: count, renewed: promised.len(), next }
     }
+}
 
-    /// Marks all of these, or none: then the promises that hold them, or that are over but were never written down and
-    /// so left their object in the wrong place, are added to the list. Objects after `newest` count as just read.
+impl Engine {
+    /// Marks all of these objects and returns true, or marks none and returns false. Then it adds to `promised` the
+    /// leases that protect them, and those that are over but were never logged, so that their object is at too early a
+    /// position. Objects with an id above `newest` count as just read.
     fn doom_all(
         &self,
+        held: &mut Held<'_>,
+        now: LogTime,
         handles: &[Handle],
         newest: ObjectId,
         promised: &mut Vec<(ObjectId, LogTime)>,
@@ -240,15 +249,15 @@ impl Sequencer<'_> {
         let mut doomed = Vec::with_capacity(handles.len());
         let found = promised.len();
         for handle in handles {
-            let mut objects = self.engine.shards[handle.shard()].objects.write();
+            let mut objects = held.change(&self.shards, handle.shard());
             let Some(object) = objects.at_mut(handle.slot()) else { continue };
             let fresh = object.id > newest;
-            let mark = if fresh || object.owes_renewal() { None } else { object.doom(self.now, false) };
+            let mark = if fresh || object.owes_renewal() { None } else { object.doom(now, false) };
             match mark {
                 Some(lease) => doomed.push((handle, lease)),
                 None if fresh => {
-                    // Later than now in any case, or it would be looked at for ever.
-                    let lease = object.lease().max(self.now.plus(self.engine.rules.lease_ttl.max(1)));
+                    // Later than now in any case, or the object would be a candidate again at once, for ever.
+                    let lease = object.lease().max(now.plus(self.rules.lease_ttl.max(1)));
                     promised.push((object.id, lease));
                 }
                 None => promised.push((object.id, object.lease())),
@@ -258,7 +267,7 @@ impl Sequencer<'_> {
             return true;
         }
         for (handle, lease) in doomed {
-            let mut objects = self.engine.shards[handle.shard()].objects.write();
+            let mut objects = held.change(&self.shards, handle.shard());
             if let Some(object) = objects.at_mut(handle.slot()) {
                 object.spare(lease);
             }

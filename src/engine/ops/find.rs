@@ -1,23 +1,24 @@
-//! Looking an object up under the sequencer.
+//! Looks objects up under the sequencer.
 
 use crate::engine::core::Hint;
-use crate::engine::object::{ClientNumber, Object, Replica};
+use crate::engine::key::{Handle, Key};
+use crate::engine::object::{Object, Replica};
 use crate::engine::record::{ObjectRef, Record};
-use crate::engine::shard::{Handle, Key};
 use crate::engine::state::Sequencer;
 use crate::engine::strays::is_stray;
+use crate::engine::types::ClientNumber;
 use crate::engine::types::{ErrorCode, LogTime, SequenceId};
 
-/// An object that is there, and where.
+/// An object that was found, and its location.
 pub(super) struct Found {
     pub handle: Handle,
     pub object: ObjectRef,
-    /// Who wrote it.
     pub client: ClientNumber,
 }
 
 impl Sequencer<'_> {
-    /// The object with this key. One whose replicas are all in segments that are gone is not there.
+    /// Returns the object with this key. One whose replicas are all in unmounted segments counts as absent. An error
+    /// names the record that the refusal depends on.
     pub(super) fn find(&self, key: &[u8]) -> Result<Found, (ErrorCode, SequenceId)> {
         self.find_hashed(Key::new(key))
     }
@@ -30,6 +31,7 @@ impl Sequencer<'_> {
             return Err((ErrorCode::OBJECT_NOT_FOUND, objects.last_removal));
         };
         match objects.at(slot) {
+            // Marked a moment ago by the same call, which names the key twice: its removal is committed next.
             Some(object) if object.is_doomed() => Err((ErrorCode::OBJECT_NOT_FOUND, self.core.last)),
             Some(object) if object.is_valid() => {
                 let handle = Handle::new(shard, slot);
@@ -42,8 +44,8 @@ impl Sequencer<'_> {
         }
     }
 
-    /// Like [`Self::find`], for somebody who is about to write: replicas in segments that are gone are dropped first,
-    /// and an object that has no other with them. What somebody may still be writing to there stays reserved (R4).
+    /// Like [`Self::find`], for a call that is about to write: first drops replicas in unmounted segments, and the
+    /// object too if it has no other. Bytes there that a client may still be writing to stay reserved (R4).
     pub(super) fn find_to_write(&mut self, key: Key<'_>) -> Option<Found> {
         let (named, written_since, stale) = {
             let objects = self.objects(key.hash.shard());
@@ -62,13 +64,13 @@ impl Sequencer<'_> {
         self.find_hashed(key).ok()
     }
 
-    /// When the write, copy or move of an object began that is under way.
+    /// Returns when the write, copy or move of an object that is under way began.
     pub(super) fn written_since(&self, object: &Object) -> Option<LogTime> {
         let write = self.core.processing.get(&object.id).map(|write| write.started);
         write.or_else(|| object.replication().map(|copy| copy.started))
     }
 
-    /// The object with this key if it is as good as gone, but somebody is still writing to where it was.
+    /// Returns the object with this key if all its segments are unmounted but a client may still be writing to it.
     pub(super) fn find_stray(&self, key: Key<'_>) -> Option<Found> {
         let shard = key.hash.shard();
         let objects = self.objects(shard);
@@ -79,7 +81,7 @@ impl Sequencer<'_> {
         Some(Found { handle: Handle::new(shard, slot), object: named, client: object.client })
     }
 
-    /// Looks at an object.
+    /// Calls `look` with the object at `handle`, under its shard's lock.
     pub(super) fn view<R>(&self, handle: Handle, look: impl FnOnce(&Object) -> R) -> Option<R> {
         self.objects(handle.shard()).at(handle.slot()).map(look)
     }

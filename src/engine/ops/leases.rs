@@ -1,8 +1,8 @@
-//! Writing promises to readers down.
+//! Writes live leases of readers to the log.
 //!
-//! Reads promise objects without a record. The promises reach the log in three ways: a list of those that are worth it,
-//! drained each second; all of them before a hand-over; and those of objects that eviction comes across. Between them
-//! the log is up to half a lease behind, which R6 makes up for after a crash.
+//! A read grants a lease without a record. Leases reach the log in three ways: a list of those that are due, drained
+//! each second; all of them before a hand-over; and those of objects that eviction visits. In between the log is up to
+//! half a lease behind, which the hold of R6 makes up for after a crash.
 
 use std::ops::Bound;
 
@@ -12,25 +12,23 @@ use crate::engine::record::Record;
 use crate::engine::shard::Shard;
 use crate::engine::state::{Engine, Sequencer};
 use crate::engine::types::{LogTime, ObjectId, SequenceId};
-#[cfg(feature = "planted")]
-use crate::planted::{self, Bug};
 
-/// At most so many promises in one record: no client waits longer than half a millisecond for the sequencer, and the
-/// record's own bytes are still few among them.
+/// Most leases in one record: no client waits longer than half a millisecond for the sequencer, and the record's fixed
+/// bytes are still a small share.
 const CHUNK: usize = 1024;
 
-/// So many shards are flushed at a time.
+/// Shards that are flushed at a time.
 const FLUSHED_SHARDS: usize = 16;
 
 impl Engine {
-    /// Writes the promises down that were made since the last time and are worth it: an object is on the list again only
-    /// when half its time has passed since it was last written down. Returns how many.
+    /// Writes the due leases that were granted since the last call to the log, and returns how many. An object is due
+    /// again only when half its lease time has passed since its lease was last written.
     pub fn replicate_leases(&self, now: LogTime) -> usize {
         self.replicate_leases_while(now, || true).0
     }
 
-    /// Like [`Engine::replicate_leases`], but asks before each record whether to go on. Returns how many promises were
-    /// written down, and whether that is all: the next call finds the rest.
+    /// Like [`Engine::replicate_leases`], but calls `go_on` before each record. Returns how many leases were written,
+    /// and whether that is all: the next call finds the rest.
     pub fn replicate_leases_while(&self, now: LogTime, mut go_on: impl FnMut() -> bool) -> (usize, bool) {
         if self.is_sealed() {
             return (0, false);
@@ -43,21 +41,21 @@ impl Engine {
         self.renew_all(due, List::Due, LogTime(0), now, &mut go_on)
     }
 
-    /// Writes every promise down that is longer than what records say, and returns how many. Its cost is proportional to
-    /// these: before a hand-over call it once while reads are still answered, so that the second time, when they are
-    /// not, finds little to write.
+    /// Writes every live lease that is longer than the replicated one to the log, and returns how many. Its cost is
+    /// proportional to their number: before a hand-over call it once while reads are still answered, so that the second
+    /// call, when they no longer are, finds little to write.
     pub fn flush_leases(&self, now: LogTime) -> usize {
         self.flush_leases_while(now, || true).0
     }
 
-    /// Like [`Engine::flush_leases`], but asks before each record whether to go on. Returns how many promises were written
-    /// down, and whether that is all: what is not written down by then is found by the next call.
+    /// Like [`Engine::flush_leases`], but calls `go_on` before each record. Returns how many leases were written, and
+    /// whether that is all: the next call finds the rest.
     pub fn flush_leases_while(&self, now: LogTime, mut go_on: impl FnMut() -> bool) -> (usize, bool) {
         if self.is_sealed() {
             return (0, false);
         }
         let mut written = 0;
-        // A few shards at a time: what is taken off the lists and cannot be written down has to be put back.
+        // A few shards at a time: what is taken off the lists and cannot be written to the log has to be put back.
         for shards in self.shards.chunks(FLUSHED_SHARDS) {
             let mut owed = Vec::new();
             for shard in shards {
@@ -72,33 +70,27 @@ impl Engine {
         (written, true)
     }
 
-    /// Takes what a shard has promised beyond `now` off its lists.
+    /// Empties a shard's lists and adds the objects with an unreplicated lease beyond `now` to `owed`.
     fn take_promised(&self, shard: &Shard, now: LogTime, owed: &mut Vec<ObjectId>) {
         for list in [List::Due, List::Early] {
             shard.take_promised(list, now, |_, object| {
-                #[cfg(feature = "planted")]
-                if planted::active(Bug::FlushSkipsGroups) && object.group().is_some() {
-                    return;
-                }
+                planted!(FlushSkipsGroups => if object.group().is_some() { return; });
                 owed.push(object.id);
             });
         }
         for group in shard.take_promised_groups(now) {
-            #[cfg(feature = "planted")]
-            if planted::active(Bug::FlushSkipsGroups) {
-                continue;
-            }
+            planted!(FlushSkipsGroups => continue);
             self.members_of(&group, owed);
         }
     }
 
-    /// How many entries the lists of unreplicated promises have. Some may have ended since.
+    /// Returns how many entries the lists of unreplicated leases have, some of which may have ended.
     #[must_use]
     pub fn listed_promises(&self) -> usize {
         self.shards.iter().map(|shard| shard.promises.lock().len()).sum()
     }
 
-    /// Adds the members of a group to `ids`. The sequencer is given back now and then: a group may be large.
+    /// Adds the members of a group to `ids`. Releases the sequencer after every chunk, because a group may be large.
     fn members_of(&self, group: &Group, ids: &mut Vec<ObjectId>) {
         let mut after = Bound::Unbounded;
         loop {
@@ -107,7 +99,8 @@ impl Engine {
             for members in [&membership.members, &membership.pinned] {
                 ids.extend(members.range((after, Bound::Unbounded)).take(CHUNK));
             }
-            // Both sets are read from the lower of their ends on, so that none is left out; `renew_all` drops doubles.
+            // Continue both sets from the lower of their ends, so that no member is left out; `renew_all` drops
+            // duplicates.
             let ends = [&membership.members, &membership.pinned]
                 .map(|members| members.range((after, Bound::Unbounded)).nth(CHUNK - 1));
             match ends.into_iter().flatten().min() {
@@ -117,8 +110,8 @@ impl Engine {
         }
     }
 
-    /// Writes down what holds these objects beyond `past`, in order of id: neighbours take few bytes in the log. Those
-    /// that are not written down go to `list`.
+    /// Writes the leases of these objects that end after `past` to the log, in order of id: neighbours take few bytes
+    /// there. Objects whose lease could not be written are put on `list`.
     fn renew_all(
         &self,
         mut ids: Vec<ObjectId>,
@@ -133,7 +126,7 @@ impl Engine {
         for chunk in ids.chunks(CHUNK) {
             let written = if go_on() { self.sequencer(now).renew(chunk, past) } else { None };
             let Some(written) = written else {
-                // They are off the lists, and the next hand-over must find them (R6).
+                // They were taken off the lists, and the next hand-over must find them (R6).
                 ids[done..].chunks(CHUNK).for_each(|chunk| self.sequencer(now).relist(chunk, list));
                 return (renewed, false);
             };
@@ -145,8 +138,8 @@ impl Engine {
 }
 
 impl Sequencer<'_> {
-    /// Writes the promises down that hold these objects beyond `past`, unless records say as much already. `None` if the
-    /// engine is sealed.
+    /// Writes the leases of these objects that end after `past` and are longer than the replicated ones to the log.
+    /// Returns how many, or `None` if the engine is sealed.
     fn renew(&mut self, ids: &[ObjectId], past: LogTime) -> Option<usize> {
         let owed = |id: &ObjectId| {
             let handle = self.engine.handle(&self.core, *id)?;
@@ -162,7 +155,7 @@ impl Sequencer<'_> {
         Some(leases.len())
     }
 
-    /// Puts objects back on a list. A hand-over reads both of them.
+    /// Puts objects back on a list. A hand-over reads both lists.
     fn relist(&self, ids: &[ObjectId], list: List) {
         for handle in ids.iter().filter_map(|id| self.engine.handle(&self.core, *id)) {
             let shard = &self.engine.shards[handle.shard()];

@@ -7,7 +7,7 @@ use crate::engine::state::Sequencer;
 use crate::engine::types::SequenceId;
 
 impl Sequencer<'_> {
-    /// Puts an entry if `check` agrees. It sees the old value, and how many entries and bytes there would be.
+    /// Stores an entry unless `check` fails, which gets the old value and how many entries and bytes there would be.
     pub fn put_metadata<E>(
         &mut self,
         key: &[u8],
@@ -22,7 +22,7 @@ impl Sequencer<'_> {
         Ok(self.commit(&Record::MetadataPut { key, value }))
     }
 
-    /// Removes an entry and says what it was.
+    /// Removes an entry and returns its value.
     pub fn delete_metadata(&mut self, key: &[u8]) -> Option<(Arc<[u8]>, SequenceId)> {
         let (old, _) = self.engine.metadata(key)?;
         Some((old, self.commit(&Record::MetadataDelete { key })))

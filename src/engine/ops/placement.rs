@@ -12,15 +12,15 @@ use crate::engine::record::Place;
 use crate::engine::rules::Strategy;
 use crate::engine::types::SegmentNumber;
 
-/// More replicas of one object than anybody has use for; a request for more gets these.
+/// Most replicas of one object, more than any client has use for; a request for more gets this many.
 const MAX_REPLICAS: u64 = 100;
 
-/// How many segments `free_ratio_first` looks at for each replica.
+/// How many segments `free_ratio_first` compares for each replica.
 const SAMPLE: usize = 6;
 
 pub(super) type Places = SmallVec<[Place; 1]>;
 
-/// What to place.
+/// A request for places of an object's replicas.
 pub(super) struct Wanted<'a> {
     pub size: u64,
     pub replicas: u64,
@@ -30,10 +30,10 @@ pub(super) struct Wanted<'a> {
 }
 
 impl Core {
-    /// Places for as many of the wanted replicas as there is room for, each in a segment of another name.
+    /// Returns places for as many of the wanted replicas as fit, each in a segment of a different name.
     pub(super) fn choose_places(&mut self, wanted: &Wanted<'_>) -> Places {
         let Self { segments, names, open, hosts, chance, .. } = self;
-        // In a full pool this is all that a write costs, however many segments there are.
+        // In a full pool this check is all that a write costs, however many segments there are.
         if wanted.size == 0 || open.longest() < wanted.size {
             return Places::new();
         }
@@ -74,7 +74,8 @@ impl Core {
         search.places
     }
 
-    /// A place in any open segment of that name, besides those that are to be taken with it.
+    /// Returns a place in any open segment of that name that does not overlap `taken`, the places chosen for the same
+    /// copy.
     pub(super) fn place_in(&mut self, name: &[u8], size: u64, taken: &[Place]) -> Option<Place> {
         let Self { names, segments, .. } = self;
         names.get(name)?.iter().find_map(|number| {
@@ -85,8 +86,9 @@ impl Core {
     }
 }
 
-/// Where an allocation goes if these are taken already. They are taken for the time of the look: a copy of what is free
-/// would cost as much as the segment has gaps, for each of the many targets that a copy may name.
+/// Returns the offset of an allocation that does not overlap `taken`. These places are taken during the search and
+/// given back afterwards: cloning the free ranges would cost time for every gap of the segment, for each of the many
+/// targets that a copy may name.
 fn room_beside<'p>(extents: &mut Extents, size: u64, taken: impl Iterator<Item = &'p Place>) -> Option<u64> {
     let mut looked_past = Places::new();
     for place in taken {
@@ -96,13 +98,13 @@ fn room_beside<'p>(extents: &mut Extents, size: u64, taken: impl Iterator<Item =
     }
     let offset = extents.find(size);
     for place in looked_past {
-        // What was just taken can be given back.
+        // Cannot fail: it was taken just now.
         let _ = extents.give(place.offset, size);
     }
     offset
 }
 
-/// Places that were found so far, and what is still looked for.
+/// State of a placement: the places found so far, and what is still needed.
 struct Search<'c> {
     segments: &'c BTreeMap<SegmentNumber, Mounted>,
     size: u64,
@@ -126,7 +128,7 @@ impl Search<'_> {
         }
     }
 
-    /// Tries those of the segments at these places that have a free range that is long enough.
+    /// Tries the segments in this range of `open` that have a long enough free range.
     fn try_fitting(&mut self, open: &OpenSegments, places: Range<usize>) {
         let mut from = places.start;
         while !self.is_done() {
@@ -149,7 +151,7 @@ impl Search<'_> {
         }
     }
 
-    /// The share of a segment that is given out, as a number that can be compared.
+    /// Returns the allocated share of a segment in millionths, for comparison.
     fn used_share(&self, number: SegmentNumber) -> u64 {
         self.segments.get(&number).map_or(u64::MAX, |mounted| {
             let (used, size) = (mounted.extents.used_bytes(), mounted.extents.size().max(1));

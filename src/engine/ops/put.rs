@@ -3,56 +3,71 @@
 use std::sync::atomic::Ordering;
 
 use super::placement::{Places, Wanted};
+use crate::engine::key::Key;
 use crate::engine::object::{Object, ReplicaStatus, Replicas};
 use crate::engine::record::{Record, SoftPin, Start};
 use crate::engine::rules::Strategy;
-use crate::engine::shard::{Key, SHARD_CAPACITY};
+use crate::engine::shard::SHARD_CAPACITY;
 use crate::engine::state::Sequencer;
 use crate::engine::types::{Answer, ErrorCode, ObjectId, SequenceId, Uuid};
 
 use super::find::Found;
-#[cfg(feature = "planted")]
-use crate::planted::{self, Bug};
 
-/// How an object is to be written.
+/// What a client asks for when it starts a write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteConfig<'a> {
-    /// How many replicas are wanted; fewer are given when there is no room for all.
+    /// How many replicas are wanted; fewer are placed if there is not enough memory for all.
     pub replicas: u64,
     /// What becomes of the soft pin at the End.
     pub soft_pin: SoftPin,
-    /// Never evict it.
+    /// Whether the object is never evicted.
     pub hard_pin: bool,
     /// Names of segments to try first, in order.
     pub preferred: &'a [&'a [u8]],
-    /// The writer's host.
+    /// The writer's host; empty if it does not say.
     pub host_id: &'a [u8],
-    /// What the writer says it is.
+    /// Kind of data, as the writer names it.
     pub data_type: u8,
-    /// The group that it belongs to; `None` leaves a written object in its group.
+    /// The group to put it in; `None` leaves an existing object in its group.
     pub group: Option<&'a [u8]>,
 }
 
-/// A write that may begin.
+/// The start of a write: who writes what.
+#[derive(Clone, Copy, Debug)]
+pub struct Write<'a> {
+    pub client: Uuid,
+    pub key: Key<'a>,
+    /// Size of each replica, in bytes.
+    pub size: u64,
+    pub config: WriteConfig<'a>,
+}
+
+/// Answer to the start of a write: where the client has to write.
 #[derive(Clone, Debug)]
 pub struct Started {
-    /// Bytes of one replica.
+    /// Size of each replica, in bytes.
     pub size: u64,
-    /// Where to write.
     pub replicas: Replicas,
 }
 
 /// Which kinds of replicas an End or Revoke is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplicaTypes {
-    /// Those in memory, alone or among others.
+    /// Replicas in memory, alone or with other kinds.
     Memory,
-    /// Kinds that no object here has.
+    /// Only other kinds, which no object here has.
     Others,
 }
 
+impl<'a> Write<'a> {
+    /// Returns the group of a new object: an empty name means none.
+    fn group(&self) -> Option<&'a [u8]> {
+        self.config.group.filter(|group| !group.is_empty())
+    }
+}
+
 impl Started {
-    /// What the writer of an object needs to know of it.
+    /// Copies what the writer of `object` needs to know.
     fn of(object: &Object) -> Self {
         Self { size: object.size, replicas: object.replicas().cloned().collect() }
     }
@@ -67,11 +82,12 @@ impl Sequencer<'_> {
         size: u64,
         config: &WriteConfig<'_>,
     ) -> Answer<Started> {
-        let key = Key::new(key);
-        self.run(&[key]).put_start(client, key, size, config, Started::of)
+        let write = Write { client, key: Key::new(key), size, config: *config };
+        self.run(&[write.key]).put_start(&write, Started::of)
     }
 
-    /// Reserves memory to write a key again, or the memory that it has if the size is the same.
+    /// Starts to write a key that may exist: reuses the memory of a complete object of the same size, else reserves new
+    /// memory.
     pub fn upsert_start(
         &mut self,
         client: Uuid,
@@ -79,11 +95,11 @@ impl Sequencer<'_> {
         size: u64,
         config: &WriteConfig<'_>,
     ) -> Answer<Started> {
-        let key = Key::new(key);
-        self.run(&[key]).upsert_start(client, key, size, config, Started::of)
+        let write = Write { client, key: Key::new(key), size, config: *config };
+        self.run(&[write.key]).upsert_start(&write, Started::of)
     }
 
-    /// The writer is done.
+    /// Completes a write: the object becomes readable.
     pub fn end(
         &mut self,
         client: Uuid,
@@ -95,22 +111,15 @@ impl Sequencer<'_> {
         self.run(&[key]).end(client, key, types, checksum)
     }
 
-    /// The writer gives up.
+    /// Cancels a write and frees its memory.
     pub fn revoke(&mut self, client: Uuid, key: &[u8], types: ReplicaTypes) -> Answer<()> {
         let key = Key::new(key);
         self.run(&[key]).revoke(client, key, types)
     }
 
-    pub(super) fn start_put<R>(
-        &mut self,
-        client: Uuid,
-        key: Key<'_>,
-        size: u64,
-        config: &WriteConfig<'_>,
-        tell: impl FnOnce(&Object) -> R,
-    ) -> Answer<R> {
+    pub(super) fn start_put<R>(&mut self, write: &Write<'_>, tell: impl FnOnce(&Object) -> R) -> Answer<R> {
         let mut stuck = None;
-        if let Some(found) = self.find_to_write(key) {
+        if let Some(found) = self.find_to_write(write.key) {
             let complete = self.view(found.handle, |object| {
                 object.replicas().any(|replica| replica.status == ReplicaStatus::Complete)
             });
@@ -125,27 +134,24 @@ impl Sequencer<'_> {
                 _ => return Answer::refuse(ErrorCode::OBJECT_ALREADY_EXISTS, found.object.after),
             }
         }
-        let places = match self.places(client, key, size, config) {
+        let places = match self.places(write) {
             Ok(places) => places,
             Err((code, depends_on)) => return Answer::refuse(code, depends_on),
         };
+        // Only now that the new write has memory: without it the stuck write keeps its key.
         if let Some((found, release_at)) = stuck {
             self.commit(&Record::Discard { object: found.object, release_at });
         }
-        self.start_at(client, key, size, config, &places, tell)
+        let id = self.commit(&Record::PutStart(start(write, &places, write.group())));
+        self.started(id, tell)
     }
 
     pub(super) fn start_upsert<R>(
         &mut self,
-        client: Uuid,
-        key: Key<'_>,
-        size: u64,
-        config: &WriteConfig<'_>,
+        write: &Write<'_>,
         tell: impl FnOnce(&Object) -> R,
     ) -> Answer<R> {
-        let Some(found) = self.find_to_write(key) else {
-            return self.start_put(client, key, size, config, tell);
-        };
+        let Some(found) = self.find_to_write(write.key) else { return self.start_put(write, tell) };
         let seen = self.view(found.handle, |object| {
             let group = object.group().map(|group| group.id.clone());
             (group, object.replication().is_some(), object.size, object.hard_pinned, object.lease())
@@ -154,7 +160,7 @@ impl Sequencer<'_> {
             return Answer::refuse(ErrorCode::INTERNAL_ERROR, found.object.after);
         };
         let group = group.as_deref();
-        if config.group.is_some_and(|wanted| wanted != group.unwrap_or(b"")) {
+        if write.config.group.is_some_and(|wanted| wanted != group.unwrap_or(b"")) {
             return Answer::refuse(ErrorCode::INVALID_PARAMS, found.object.after);
         }
         if replicating {
@@ -162,64 +168,44 @@ impl Sequencer<'_> {
         }
         let release_at = self.release_at(lease);
         if self.core.processing.contains_key(&found.object.id) {
-            // A write that is pushed aside leaves nothing behind but its reservation: hard pin and group are what this
-            // request says, as in the reference. A soft pin from before that write stays.
-            let places = match self.places(client, key, size, config) {
+            // This upsert replaces a write under way, of which only the reservation stays: hard pin and group are those
+            // of this request, as in the reference. A soft pin from before that write stays.
+            let places = match self.places(write) {
                 Ok(places) => places,
                 Err((code, _)) => {
                     let discarded = self.commit(&Record::Discard { object: found.object, release_at });
                     return Answer::refuse(code, discarded);
                 }
             };
-            let group = config.group.filter(|group| !group.is_empty());
-            let start = start(client, key, size, config, &places, group);
+            let start = start(write, &places, write.group());
             let id = self.commit(&Record::UpsertStart { start, replaces: Some(found.object), release_at });
             return self.started(id, tell);
         }
-        let config = WriteConfig { hard_pin: hard_pinned, ..*config };
-        let places = if old_size == size {
+        let write = Write { config: WriteConfig { hard_pin: hard_pinned, ..write.config }, ..*write };
+        let places = if old_size == write.size {
             Places::new()
         } else {
-            match self.places(client, key, size, &config) {
+            match self.places(&write) {
                 Ok(places) => places,
                 Err((code, depends_on)) => return Answer::refuse(code, depends_on),
             }
         };
-        let start = start(client, key, size, &config, &places, group);
+        let start = start(&write, &places, group);
         let id = self.commit(&Record::UpsertStart { start, replaces: Some(found.object), release_at });
         self.started(id, tell)
     }
 
-    fn start_at<R>(
-        &mut self,
-        client: Uuid,
-        key: Key<'_>,
-        size: u64,
-        config: &WriteConfig<'_>,
-        places: &Places,
-        tell: impl FnOnce(&Object) -> R,
-    ) -> Answer<R> {
-        let group = config.group.filter(|group| !group.is_empty());
-        let id = self.commit(&Record::PutStart(start(client, key, size, config, places, group)));
-        self.started(id, tell)
-    }
-
-    fn places(
-        &mut self,
-        client: Uuid,
-        key: Key<'_>,
-        size: u64,
-        config: &WriteConfig<'_>,
-    ) -> Result<Places, (ErrorCode, SequenceId)> {
+    fn places(&mut self, write: &Write<'_>) -> Result<Places, (ErrorCode, SequenceId)> {
         let last = self.core.last;
-        // With fewer objects than one shard can hold there is no need to look.
+        // With fewer objects in all than one shard can hold, no shard is full and none need be locked.
         let many = self.engine.len() >= SHARD_CAPACITY as u64 - 1;
-        if many && self.objects(key.hash.shard()).len() >= SHARD_CAPACITY - 1 {
+        if many && self.objects(write.key.hash.shard()).len() >= SHARD_CAPACITY - 1 {
             return Err((ErrorCode::NO_AVAILABLE_HANDLE, last));
         }
-        let own_host = self.host_of(client, config);
+        let config = &write.config;
+        let own_host = self.host_of(write.client, config);
         let wanted = Wanted {
-            size,
+            size: write.size,
             replicas: config.replicas,
             preferred: config.preferred,
             host_id: own_host.as_deref().unwrap_or(config.host_id),
@@ -235,7 +221,8 @@ impl Sequencer<'_> {
         Ok(places)
     }
 
-    /// The host of a writer that does not say where it is but has a segment there, if that matters.
+    /// Returns the host of a writer that names none, taken from its first segment. `None` if the strategy does not use
+    /// it.
     fn host_of(&self, client: Uuid, config: &WriteConfig<'_>) -> Option<Box<[u8]>> {
         if self.engine.rules.strategy != Strategy::LocalFirst || !config.host_id.is_empty() {
             return None;
@@ -244,10 +231,10 @@ impl Sequencer<'_> {
         self.core.segments.get(&first).map(|mounted| mounted.segment.host_id.clone())
     }
 
-    /// What a writer is told: it rests on the record that reserved the bytes (R3).
+    /// Builds the answer to a Start. It depends on the record that reserved the bytes (R3).
     fn started<R>(&self, id: SequenceId, tell: impl FnOnce(&Object) -> R) -> Answer<R> {
         let object = ObjectId(id.0);
-        // The object that was made last is nearly always the one, and needs no search.
+        // The hint nearly always is about this object, which saves a search.
         let hinted = self.core.hinted(object).map(|hint| hint.handle);
         let handle = hinted.or_else(|| self.core.ids.find(object));
         let told = handle.and_then(|handle| {
@@ -255,8 +242,7 @@ impl Sequencer<'_> {
             objects.at(handle.slot()).filter(|found| found.id == object).map(tell)
         });
         match told {
-            #[cfg(feature = "planted")]
-            Some(told) if planted::active(Bug::AnswerStartEarly) => Answer::ok(told, SequenceId(0)),
+            Some(told) if planted!(AnswerStartEarly) => Answer::ok(told, SequenceId(0)),
             Some(told) => Answer::ok(told, id),
             None => Answer::refuse(ErrorCode::INTERNAL_ERROR, id),
         }
@@ -305,7 +291,8 @@ impl Sequencer<'_> {
         Answer::ok((), self.commit(&Record::Revoke { object: found.object }))
     }
 
-    /// A writer whose object went with its segments writes no more: its bytes need not be kept from others any longer.
+    /// Frees the bytes of a write whose object lost all its segments: an End or Revoke of its writer means that the
+    /// transfer is over. Returns the record that frees them.
     fn end_stray(&mut self, client: Uuid, key: Key<'_>, types: ReplicaTypes) -> Option<SequenceId> {
         let found = self.find_stray(key)?;
         let its_own = self.core.writers.id(found.client) == client
@@ -324,22 +311,17 @@ impl Sequencer<'_> {
     }
 }
 
-fn start<'a>(
-    client: Uuid,
-    key: Key<'a>,
-    size: u64,
-    config: &WriteConfig<'_>,
-    places: &'a Places,
-    group: Option<&'a [u8]>,
-) -> Start<'a> {
+fn start<'a>(write: &Write<'a>, places: &'a Places, group: Option<&'a [u8]>) -> Start<'a> {
+    let WriteConfig { soft_pin, hard_pin, data_type, replicas: _, preferred: _, host_id: _, group: _ } =
+        write.config;
     Start {
-        key,
-        client,
-        size,
+        key: write.key,
+        client: write.client,
+        size: write.size,
         places,
-        hard_pin: config.hard_pin,
-        soft_pin: config.soft_pin,
+        hard_pin,
+        soft_pin,
         group,
-        data_type: config.data_type,
+        data_type,
     }
 }

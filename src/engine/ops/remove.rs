@@ -4,18 +4,18 @@ use super::find::Found;
 use crate::engine::exempt::Confined;
 use crate::engine::format::Format;
 use crate::engine::held::RUN;
+use crate::engine::key::Handle;
 use crate::engine::object::Object;
 use crate::engine::record::{ObjectRef, Record, RemoveSource};
-use crate::engine::shard::Handle;
 use crate::engine::state::{Engine, Sequencer};
 use crate::engine::strays::is_stray;
 use crate::engine::types::{Answer, ErrorCode, LogTime, ObjectId, SequenceId, Uuid};
 
-/// At most so many objects are named by one record, or removed by a rule: other clients wait for their removal.
+/// Most objects that one record names or one rule removes: other clients wait for the sequencer meanwhile.
 pub(super) const CHUNK: usize = 1024;
 
 impl Sequencer<'_> {
-    /// Removes one object.
+    /// Removes one object; refused without `force` while it has a lease.
     pub fn remove(&mut self, key: &[u8], force: bool) -> Answer<()> {
         match self.find(key).and_then(|found| self.condemn(&found, force).map(|()| found.object)) {
             Err((code, depends_on)) => Answer::refuse(code, depends_on),
@@ -26,7 +26,8 @@ impl Sequencer<'_> {
         }
     }
 
-    /// Removes several objects with one record, and says of each how it went, in order.
+    /// Removes several objects, with one record for every `CHUNK`, and calls `each` with the outcome of every key, in
+    /// order.
     pub fn batch_remove(
         &mut self,
         keys: &[&[u8]],
@@ -53,7 +54,8 @@ impl Sequencer<'_> {
         depends_on
     }
 
-    /// Removes those of a chunk of objects that can be: they were found outside and are looked at again here.
+    /// Removes those objects of a chunk that may be removed. They were found without the sequencer, so they are checked
+    /// again here.
     fn remove_found(&mut self, ids: &[ObjectId], force: bool, source: RemoveSource) -> (u64, SequenceId) {
         if self.engine.is_sealed() {
             return (0, SequenceId::NEVER);
@@ -62,7 +64,8 @@ impl Sequencer<'_> {
         for id in ids {
             let Some(handle) = self.engine.handle(&self.core, *id) else { continue };
             let seen = self.view(handle, |object| (object.last_record, object.client, object.is_valid()));
-            // What went with its segments since it was found may be a write that somebody still makes (R4).
+            // An object that lost its segments since it was found may be a write whose client is still transferring
+            // bytes (R4).
             let Some((after, client, true)) = seen else { continue };
             let found = Found { handle, object: ObjectRef { id: *id, after }, client };
             if self.condemn(&found, force).is_ok() {
@@ -75,16 +78,16 @@ impl Sequencer<'_> {
         (condemned.len() as u64, self.commit(&Record::Remove { objects: &condemned, source }))
     }
 
-    /// Marks an object that may be removed as about to be, so that no reader is promised it from here on.
+    /// Checks that an object may be removed and marks it, so that no reader is granted a lease on it from here on.
     fn condemn(&mut self, found: &Found, force: bool) -> Result<(), (ErrorCode, SequenceId)> {
         let after = found.object.after;
-        // A mark that no record follows would keep readers waiting for ever.
+        // A sealed engine commits nothing, and a mark without a removal would keep readers waiting for ever.
         if self.engine.is_sealed() {
             return Err((ErrorCode::UNAVAILABLE_IN_CURRENT_STATUS, SequenceId::NEVER));
         }
         let mut confined = Confined::to(self.exempt_since());
         let held = !force && !self.is_within(&mut confined, found.handle);
-        let mut objects = self.engine.shards[found.handle.shard()].objects.write();
+        let mut objects = self.held.change(&self.engine.shards, found.handle.shard());
         let Some(object) = objects.at_mut(found.handle.slot()) else {
             return Err((ErrorCode::OBJECT_NOT_FOUND, after));
         };
@@ -101,15 +104,15 @@ impl Sequencer<'_> {
         Ok(())
     }
 
-    /// Removes what can be removed of the next objects in order of id, by a rule. Promises that are not replicated yet are
-    /// written down first, so that the rule spares the same objects everywhere. Returns how many went and the first id
-    /// that was not looked at.
+    /// Removes by one rule those of the next `CHUNK` objects, in order of id, that may be removed. Leases that are not
+    /// replicated yet are written to the log first, so that the rule spares the same objects on every replica. Returns
+    /// how many were removed and the first id that was not visited.
     fn remove_some(&mut self, from: ObjectId, last: ObjectId, force: bool) -> Option<(u64, ObjectId)> {
-        // A mark that no record follows would keep readers waiting for ever.
+        // A sealed engine commits nothing, and a mark without a removal would keep readers waiting for ever.
         if self.engine.is_sealed() {
             return None;
         }
-        // An earlier format has no rule that spares what the old primary may have promised.
+        // In format 1 a rule cannot spare what the old primary may have promised to readers (R6).
         if self.held() && !force && self.core.format < Format::Two {
             return None;
         }
@@ -129,7 +132,7 @@ impl Sequencer<'_> {
             if !self.is_within(&mut confined, *handle) {
                 continue;
             }
-            let mut objects = self.engine.shards[handle.shard()].objects.write();
+            let mut objects = self.held.change(&self.engine.shards, handle.shard());
             let Some(object) = objects.at_mut(handle.slot()) else { continue };
             if !object.is_complete() || object.replication().is_some() {
                 continue;
@@ -141,7 +144,7 @@ impl Sequencer<'_> {
                 promised.push((*id, object.lease()));
             }
         }
-        // Objects whose segments are gone do not count, but a mark on them has to be followed by their removal too.
+        // Objects without a mounted segment do not count, but they are marked as well and so have to be removed.
         if doomed {
             if !promised.is_empty() {
                 self.commit(&Record::RenewLeases { leases: &promised });
@@ -152,7 +155,7 @@ impl Sequencer<'_> {
     }
 
     /// Clears the replicas of an object in segments of that name, or the whole object for an empty name, on behalf of
-    /// its owner. True if anything went.
+    /// its owner. Returns whether anything was removed.
     pub fn replica_clear(&mut self, client: Uuid, key: &[u8], segment_name: &[u8]) -> Answer<bool> {
         let found = match self.find(key) {
             Ok(found) => found,
@@ -181,8 +184,8 @@ impl Sequencer<'_> {
             self.clear_whole(&found)
         } else {
             let id = self.commit(&Record::ClearReplicas { object: found.object, segment_name });
-            // What is left of the object can be read again.
-            let mut objects = self.engine.shards[found.handle.shard()].objects.write();
+            // Readers may use the replicas that are left, so take the mark off.
+            let mut objects = self.held.change(&self.engine.shards, found.handle.shard());
             if let Some(object) =
                 objects.at_mut(found.handle.slot()).filter(|object| object.id == found.object.id)
             {
@@ -193,7 +196,7 @@ impl Sequencer<'_> {
         Answer::ok(true, id)
     }
 
-    /// Removes an object; if somebody may still be writing a copy of it to where a segment was, all its bytes stay
+    /// Removes an object. If a client may still be writing a copy of it into an unmounted segment, all its bytes stay
     /// reserved for as long as that may take (R4).
     fn clear_whole(&mut self, found: &Found) -> SequenceId {
         let copied_since = self.view(found.handle, |object| {
@@ -212,18 +215,19 @@ impl Sequencer<'_> {
     }
 
     fn doom_if_unleased(&mut self, handle: Handle) -> bool {
-        let mut objects = self.engine.shards[handle.shard()].objects.write();
+        let mut objects = self.held.change(&self.engine.shards, handle.shard());
         objects.at_mut(handle.slot()).is_some_and(|object| object.doom(self.now, false).is_some())
     }
 }
 
 impl Engine {
-    /// Removes those of the objects that can be, in chunks: others get their turn in between.
+    /// Removes those of the objects that may be removed, in chunks, and releases the sequencer in between. Returns how
+    /// many were removed and the record that the answer depends on.
     pub fn remove_matching(&self, ids: &[ObjectId], force: bool, now: LogTime) -> (u64, SequenceId) {
         self.remove_matching_while(ids, force, now, &mut || true)
     }
 
-    /// Removes those of the objects that can be, asking before each chunk whether to go on.
+    /// Like [`Self::remove_matching`], but calls `go_on` before each chunk and stops when it returns false.
     pub fn remove_matching_while(
         &self,
         ids: &[ObjectId],
@@ -242,19 +246,19 @@ impl Engine {
         total
     }
 
-    /// Removes everything that can be. Returns how many objects went and what that rests on.
+    /// Removes every object that may be removed. Returns how many were, and the record that the answer depends on.
     pub fn remove_all(&self, force: bool, now: LogTime) -> (u64, SequenceId) {
         self.remove_all_while(force, now, &mut || true)
     }
 
-    /// [`Self::remove_all`], asking before each chunk whether to go on.
+    /// Like [`Self::remove_all`], but calls `go_on` before each chunk and stops when it returns false.
     pub fn remove_all_while(
         &self,
         force: bool,
         now: LogTime,
         go_on: &mut impl FnMut() -> bool,
     ) -> (u64, SequenceId) {
-        // Whatever is written from here on is not looked at, or there might be no end.
+        // Objects that are started from here on are not visited, or a busy store might keep this going for ever.
         let last = ObjectId(self.sequencer(now).core.last.0);
         let (mut total, mut from) = (0, ObjectId(0));
         while go_on() {

@@ -2,25 +2,23 @@
 
 use super::find::Found;
 use super::placement::Places;
+use crate::engine::key::Key;
 use crate::engine::object::{Replica, Replicas};
 use crate::engine::record::{DynamicLease, Record, ReplicationKind};
-use crate::engine::shard::Key;
 use crate::engine::state::Sequencer;
 use crate::engine::task::Replication;
 use crate::engine::types::{Answer, ErrorCode, SequenceId, Uuid};
 
-/// A copy or move that may begin.
+/// Answer to the start of a copy or move: what to read and where to write.
 #[derive(Clone, Debug)]
 pub struct Replicated {
-    /// Bytes of one replica.
+    /// Size of each replica, in bytes.
     pub size: u64,
-    /// What to read.
     pub source: Replica,
-    /// What to write.
     pub targets: Replicas,
 }
 
-/// What is asked for at the beginning of a copy or move.
+/// Arguments of a copy or move that is to start.
 struct Request<'a> {
     kind: ReplicationKind,
     client: Uuid,
@@ -30,7 +28,7 @@ struct Request<'a> {
 }
 
 impl Sequencer<'_> {
-    /// Begins a copy to segments of these names; those that have a replica already are passed over.
+    /// Begins a copy to segments of these names; those that have a replica already are skipped.
     pub fn copy_start(
         &mut self,
         client: Uuid,
@@ -67,7 +65,7 @@ impl Sequencer<'_> {
         self.replication_start(key, &request)
     }
 
-    /// Dynamic replication is off, so no lease of it can be valid.
+    /// Refuses a dynamic copy: dynamic replication is off, so no lease of it can be valid.
     fn refuse_dynamic(&self, key: &[u8]) -> Answer<Replicated> {
         match self.find(key) {
             Err((code, depends_on)) => Answer::refuse(code, depends_on),
@@ -112,7 +110,7 @@ impl Sequencer<'_> {
         if busy {
             return Answer::refuse(ErrorCode::OBJECT_HAS_REPLICATION_TASK, after);
         }
-        // Perhaps it is missing because its segment is (INV-3).
+        // The replica may be missing because its segment was unmounted, so the refusal depends on that record (INV-3).
         let Some(source) = source else { return Answer::refuse(ErrorCode::REPLICA_NOT_FOUND, rests_on) };
         let mut places = Places::new();
         for target in request.targets.iter().filter(|target| !held.iter().any(|name| **name == ***target)) {
@@ -136,7 +134,7 @@ impl Sequencer<'_> {
         Answer::ok(Replicated { size, source, targets: targets.unwrap_or_default() }, id)
     }
 
-    /// Whether something new can be placed in a segment of that name.
+    /// Checks that new replicas can be placed in a segment of that name. `unknown` is the error if none is mounted.
     pub(super) fn check_open(&self, name: &[u8], unknown: ErrorCode) -> Result<(), ErrorCode> {
         if self.core.names.contains_key(name) {
             Ok(())
@@ -147,7 +145,8 @@ impl Sequencer<'_> {
         }
     }
 
-    /// The copy or move is written.
+    /// Ends a copy or move that its client has written. If the source or a target was unmounted meanwhile, this ends it
+    /// too, but answers `REPLICA_IS_GONE`.
     pub fn replication_end(
         &mut self,
         client: Uuid,
@@ -180,7 +179,7 @@ impl Sequencer<'_> {
         if whole { Answer::ok((), id) } else { Answer::refuse(ErrorCode::REPLICA_IS_GONE, id) }
     }
 
-    /// The copy or move is given up.
+    /// Cancels a copy or move and frees its targets.
     pub fn replication_revoke(
         &mut self,
         client: Uuid,
@@ -196,8 +195,8 @@ impl Sequencer<'_> {
         }
     }
 
-    /// Whoever was making a copy of an object that is as good as gone writes no more: its bytes need not be kept from
-    /// others any longer.
+    /// Frees the bytes of a copy or move whose object lost all its segments: an End or Revoke of its client means that
+    /// the transfer is over. The call is refused all the same.
     fn end_stray_copy(
         &mut self,
         client: Uuid,

@@ -1,28 +1,28 @@
-//! Writes that come together.
+//! Runs: writes that are executed together.
 
 use std::hint::black_box;
 
-use super::put::{ReplicaTypes, WriteConfig};
+use super::put::{ReplicaTypes, Write};
 use crate::engine::held::RUN;
+use crate::engine::key::Key;
 use crate::engine::object::Object;
-use crate::engine::shard::Key;
 use crate::engine::state::Sequencer;
 use crate::engine::types::{Answer, SequenceId, Uuid};
 
-/// A few writes, one after the other, whose shards are kept locked until all are done.
+/// A sequence of a few writes whose shards are kept locked until all are done.
 pub struct Run<'s, 'e> {
     sequencer: &'s mut Sequencer<'e>,
 }
 
 impl<'e> Sequencer<'e> {
-    /// Begins a run of writes to these keys. Up to [`Run::LENGTH`] of them are fetched from memory together.
+    /// Begins a run of writes to these keys: locks their shards, and prefetches up to [`Run::LENGTH`] of them together.
     pub fn run<'s>(&'s mut self, keys: &[Key<'_>]) -> Run<'s, 'e> {
         let shards = &self.engine.shards;
         for key in keys {
             self.held.hold(shards, key.hash.shard());
         }
-        // First the tables, then what they point to: each pass waits for memory about once, not once for each key. A
-        // single key has nothing to wait with.
+        // First prefetch the tables, then the objects that they point to: the cache misses of a pass overlap, so it
+        // waits for memory about once and not once for each key. With a single key nothing overlaps.
         if keys.len() > 1 {
             let keys = &keys[..keys.len().min(RUN)];
             let touched = keys.iter().fold(0, |sum: u64, key| {
@@ -43,41 +43,27 @@ impl<'e> Sequencer<'e> {
 }
 
 impl Run<'_, '_> {
-    /// So many keys make a good run.
+    /// Most keys of one run: their shards stay locked together.
     pub const LENGTH: usize = RUN;
 
-    /// The id that the next record will have.
+    /// Returns the id that the next record will have.
     #[must_use]
     pub fn next_id(&self) -> SequenceId {
         self.sequencer.next_id()
     }
 
-    /// Reserves memory for a new object, and hands it to `tell` if that went well.
-    pub fn put_start<R>(
-        &mut self,
-        client: Uuid,
-        key: Key<'_>,
-        size: u64,
-        config: &WriteConfig<'_>,
-        tell: impl FnOnce(&Object) -> R,
-    ) -> Answer<R> {
-        self.sequencer.start_put(client, key, size, config, tell)
+    /// Reserves memory for a new object and, on success, answers what `tell` makes of it.
+    pub fn put_start<R>(&mut self, write: &Write<'_>, tell: impl FnOnce(&Object) -> R) -> Answer<R> {
+        self.sequencer.start_put(write, tell)
     }
 
-    /// Reserves memory to write a key again, or the memory that it has if the size is the same, and hands the object
-    /// to `tell` if that went well.
-    pub fn upsert_start<R>(
-        &mut self,
-        client: Uuid,
-        key: Key<'_>,
-        size: u64,
-        config: &WriteConfig<'_>,
-        tell: impl FnOnce(&Object) -> R,
-    ) -> Answer<R> {
-        self.sequencer.start_upsert(client, key, size, config, tell)
+    /// Starts to write a key that may exist: reuses the memory of a complete object of the same size, else reserves new
+    /// memory. On success, answers what `tell` makes of the object.
+    pub fn upsert_start<R>(&mut self, write: &Write<'_>, tell: impl FnOnce(&Object) -> R) -> Answer<R> {
+        self.sequencer.start_upsert(write, tell)
     }
 
-    /// The writer is done.
+    /// Completes a write: the object becomes readable.
     pub fn end(
         &mut self,
         client: Uuid,
@@ -88,7 +74,7 @@ impl Run<'_, '_> {
         self.sequencer.end_write(client, key, types, checksum)
     }
 
-    /// The writer gives up.
+    /// Cancels a write and frees its memory.
     pub fn revoke(&mut self, client: Uuid, key: Key<'_>, types: ReplicaTypes) -> Answer<()> {
         self.sequencer.revoke_write(client, key, types)
     }

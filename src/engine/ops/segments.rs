@@ -8,24 +8,22 @@ use crate::engine::record::Record;
 use crate::engine::segment::{Segment, SegmentSpec, SegmentStatus};
 use crate::engine::state::{Engine, Sequencer};
 use crate::engine::types::{Answer, ErrorCode, LogTime, SegmentNumber, SequenceId, Uuid};
-#[cfg(feature = "planted")]
-use crate::planted::{self, Bug};
 
-/// A client may tell so many segments in one call. With the smallest pieces that transports register memory in, a gibibyte,
-/// that is 4 TiB.
+/// Most segments that a client may report in one call. Transports register memory in pieces of at least a gibibyte, so
+/// this allows 4 TiB.
 pub const MAX_TOLD: usize = 4096;
 
-/// So many segments are mounted or unmounted before other clients get their turn: half a millisecond or so.
+/// Segments that are mounted or unmounted before the sequencer is released to other clients: about half a millisecond.
 pub(super) const STEP: usize = 64;
 
-/// A remount begins anew if another record gets in its way, but not more often than this.
+/// Most attempts of a remount, which starts over if another record interferes.
 const ROUNDS: usize = 3;
 
-/// So many segments may be mounted, whoever asks: each takes a kilobyte or two here and on every standby.
+/// Most segments that all clients together may mount: each takes a kilobyte or two here and on every standby.
 pub const MAX_MOUNTED: usize = 65_536;
 
 impl Sequencer<'_> {
-    /// Takes a client's memory into the pool.
+    /// Adds a client's memory to the pool. Mounting a segment id that is mounted already changes nothing.
     pub fn mount(&mut self, spec: &SegmentSpec<'_>, client: Uuid) -> Answer<()> {
         if spec.base == 0 || spec.size == 0 {
             return Answer::invalid(ErrorCode::INVALID_PARAMS);
@@ -63,9 +61,10 @@ impl Sequencer<'_> {
         Ok(self.commit(&Record::MountSegment { segment: *spec, number, client }))
     }
 
-    /// No byte may be given out twice (INV-5), so no two segments may share one. If the memory at that endpoint belongs
-    /// to another client, that client is gone: its process had the port that is now somebody else's. If it belongs to
-    /// the same client, the client is confused, unless it has not told this primary yet which of its segments are left.
+    /// Unmounts segments that share memory with a new one, because no byte may be allocated twice (INV-5). If they
+    /// belong to another client, that client is gone: its endpoint now belongs to the process of this one. If one
+    /// belongs to the same client, the mount is refused as a mistake, unless it is of an earlier term and the client
+    /// has not reported to this primary yet which of its segments are left.
     fn make_way(&mut self, spec: &SegmentSpec<'_>, client: Uuid) -> Result<(), (ErrorCode, SequenceId)> {
         if spec.te_endpoint.is_empty() {
             return Ok(());
@@ -86,7 +85,8 @@ impl Sequencer<'_> {
         Ok(())
     }
 
-    /// What there is to do for a client that tells all its segments.
+    /// Returns what to mount and unmount for a client that reports all its segments, or the answer if there is nothing
+    /// to do.
     fn plan_remount<'a>(&self, specs: &[SegmentSpec<'a>], client: Uuid) -> Result<Remount<'a>, Answer<()>> {
         let known = self.engine.clients.read().get(&client).map(|known| (known.inherited, known.joined));
         if let Some((true, _)) = known {
@@ -105,9 +105,9 @@ impl Sequencer<'_> {
         self.checked(Remount { gone: Vec::new(), new: specs.to_vec() })
     }
 
-    /// Of a client that the primary before knew. Segments that are told as they were stay as they are, with all that lies
-    /// in them; one that is being drained goes on being drained. What the client mounted since this primary began is not
-    /// looked for: the client may have made its list before.
+    /// Does the same for an inherited client. Segments that are reported unchanged stay, with all objects in them; one
+    /// that is being drained goes on being drained. A segment that the client mounted in this term stays even if it is
+    /// not reported: the client may have made its list before that mount.
     fn plan_inherited<'a>(&self, specs: &[SegmentSpec<'a>], client: Uuid) -> Result<Remount<'a>, Answer<()>> {
         let first = self.core.reign.first_segment;
         let contradicts = |spec: &SegmentSpec<'_>| {
@@ -141,13 +141,13 @@ impl Sequencer<'_> {
         Ok(plan)
     }
 
-    /// The mounted segment with that id.
+    /// Returns the mounted segment with that id.
     fn mounted_as(&self, id: Uuid) -> Option<&Arc<Segment>> {
         let number = self.core.segment_ids.get(&id)?;
         self.core.segments.get(number).map(|mounted| &mounted.segment)
     }
 
-    /// Counts the client as alive, if all its segments are mounted.
+    /// Commits `ClientJoined` if all these segments are mounted by the client; returns `None` if not.
     fn join(&mut self, specs: &[SegmentSpec<'_>], client: Uuid) -> Option<SequenceId> {
         let owns =
             |spec: &SegmentSpec<'_>| self.mounted_as(spec.id).is_some_and(|segment| segment.client == client);
@@ -163,7 +163,7 @@ impl Sequencer<'_> {
         }
     }
 
-    /// Takes memory out of the pool; every replica in it is gone. Unknown segments are gone already.
+    /// Removes memory from the pool, and with it every replica there. An unknown segment counts as unmounted.
     pub fn unmount(&mut self, id: Uuid) -> Answer<()> {
         match self.core.segment_ids.get(&id).copied() {
             None => Answer::ok((), self.core.last),
@@ -171,7 +171,7 @@ impl Sequencer<'_> {
         }
     }
 
-    /// Takes memory out of the pool after a while in which nothing new is placed there.
+    /// Drains a segment: nothing new is placed there, and it is unmounted after `grace_ms`.
     pub fn graceful_unmount(&mut self, id: Uuid, client: Uuid, grace_ms: u64) -> Answer<()> {
         let last = self.core.last;
         let known = self.engine.client(client).filter(|known| !known.segments.is_empty());
@@ -183,16 +183,15 @@ impl Sequencer<'_> {
         }
         let until = self.now.plus(grace_ms);
         let mounted = self.core.segments.get(&number);
-        // Asked again, the earlier end holds.
+        // A repeated call does not postpone the unmount.
         if mounted.and_then(|mounted| mounted.drain_until).is_some_and(|already| already <= until) {
             return Answer::ok((), last);
         }
         Answer::ok((), self.commit(&Record::DrainSegment { number, until }))
     }
 
-    /// Unmounts some segments of a client that was not heard from in time, or with the last of them ends the client:
-    /// then the record that did so is returned. A client that goes on mounting is ended all the same when it is the `last`
-    /// step.
+    /// Unmounts some segments of a client that has timed out. If few are left, or in the `last` step however many the
+    /// client has mounted meanwhile, removes the client with all of them and returns the record that did so.
     fn expire_some(&mut self, client: Uuid, last: bool) -> Option<SequenceId> {
         let segments: Option<Vec<SegmentNumber>> = {
             let clients = self.engine.clients.read();
@@ -210,18 +209,18 @@ impl Sequencer<'_> {
     }
 }
 
-/// What a client that tells its segments makes necessary.
+/// What to change for a client that reports all its segments.
 struct Remount<'a> {
     /// Segments that the client no longer has.
     gone: Vec<SegmentNumber>,
-    /// Segments to mount.
+    /// Segments that are not mounted yet.
     new: Vec<SegmentSpec<'a>>,
 }
 
 impl Engine {
-    /// A client tells all its segments: what is missing is mounted, and the client counts as alive. Of a client that the
-    /// primary before knew, those that it had then and does not tell any more are gone. Other clients get their turn
-    /// between a few segments; the client is joined when all are there.
+    /// Handles a client's report of all its segments: mounts missing ones and joins the client. For an inherited client
+    /// it also unmounts segments of earlier terms that are no longer reported. Releases the sequencer after every few
+    /// segments; the client is joined only when all are mounted.
     pub fn remount(&self, specs: &[SegmentSpec<'_>], client: Uuid, now: LogTime) -> Answer<()> {
         if specs.len() > MAX_TOLD {
             return Answer::invalid(ErrorCode::INVALID_PARAMS);
@@ -251,13 +250,12 @@ impl Engine {
         Answer::refuse(ErrorCode::INTERNAL_ERROR, rests_on)
     }
 
-    /// A client was not heard from in time: it and its segments are gone. Other clients get their turn between a few
-    /// segments.
+    /// Removes a client that has timed out, and its segments. Releases the sequencer after every few segments.
     pub fn expire_client(&self, client: Uuid, now: LogTime) -> SequenceId {
         self.expire_client_while(client, now, &mut || true).unwrap_or(SequenceId(0))
     }
 
-    /// [`Self::expire_client`], asking before each chunk whether to go on. `None` if it did not come to the end: the client
+    /// Like [`Self::expire_client`], but calls `go_on` before each chunk. Returns `None` if that stopped it: the client
     /// is still there.
     pub fn expire_client_while(
         &self,
@@ -278,25 +276,22 @@ impl Engine {
         None
     }
 
-    /// The last record of which anything can have been seen: what an answer rests on that was made by looking at segments,
-    /// clients or all objects, and may have missed something (INV-3). [`Engine::applied`] may be behind it by one record.
-    /// It does not wait for the sequencer.
+    /// Returns the last record whose effects can have been seen. An answer made by reading segments, clients or all
+    /// objects depends on it, because that record may be why something was missing (INV-3). [`Engine::applied`] may be
+    /// behind it by one record. Does not wait for the sequencer.
     #[must_use]
     pub fn settled(&self) -> SequenceId {
-        #[cfg(feature = "planted")]
-        if planted::active(Bug::RegexNoWait) {
-            return SequenceId(0);
-        }
+        planted!(RegexNoWait => return SequenceId(0));
         SequenceId(self.begun.load(Ordering::Acquire))
     }
 
-    /// The status of the segment of that name. Of several it is the one that was mounted last: the reference takes
-    /// the first that its hash table shows, and new ones come first there.
+    /// Returns the status of the segment of that name. Of several it is the one that was mounted last: the reference
+    /// takes the first in its hash table, and new ones come first there.
     pub fn segment_status(&self, name: &[u8]) -> Answer<SegmentStatus> {
         self.status_of(|segment| *segment.name == *name)
     }
 
-    /// The status of the segment with that id.
+    /// Returns the status of the segment with that id.
     pub fn segment_status_by_id(&self, id: Uuid) -> Answer<SegmentStatus> {
         self.status_of(|segment| segment.id == id)
     }
@@ -308,7 +303,8 @@ impl Engine {
                 status = Some(segment.status());
             }
         });
-        // One that was mounted later and is gone would have been the answer, so this rests on what took it away (INV-3).
+        // A segment that was mounted later and is gone would have been the answer, so this depends on its unmount
+        // (INV-3).
         let rests_on = self.settled();
         match status {
             Some(status) => Answer::ok(status, rests_on),

@@ -6,11 +6,11 @@ use crate::engine::state::Sequencer;
 use crate::engine::task::{Task, TaskStatus};
 use crate::engine::types::{Answer, ErrorCode, SequenceId, Uuid};
 
-/// At most so many tasks are handed out by one record.
+/// Most tasks that one record assigns.
 const MOST_ASSIGNED: usize = 4096;
 
 impl Sequencer<'_> {
-    /// Asks for copies in segments of these names. `id` names the task.
+    /// Creates a task that asks a client for copies in segments of these names. `id` names the task.
     pub fn create_copy_task(
         &mut self,
         id: Uuid,
@@ -47,7 +47,7 @@ impl Sequencer<'_> {
         .map(|()| id)
     }
 
-    /// Asks for a move from one segment to another. `id` names the task.
+    /// Creates a task that asks a client for a move from one segment to another. `id` names the task.
     pub fn create_move_task(
         &mut self,
         id: Uuid,
@@ -69,7 +69,8 @@ impl Sequencer<'_> {
         }
         let sources = self.sources(found.handle);
         let Some((_, client)) = sources.iter().find(|(name, _)| **name == *source) else {
-            // Perhaps it is missing because its segment is (INV-3).
+            // The replica may be missing because its segment was unmounted, so the refusal depends on that record
+            // (INV-3).
             let rests_on = self.view(found.handle, |object| object.rests_on());
             return Answer::refuse(ErrorCode::INVALID_PARAMS, rests_on.unwrap_or(found.object.after));
         };
@@ -95,8 +96,8 @@ impl Sequencer<'_> {
         Answer::ok((), self.commit(record))
     }
 
-    /// The segments that hold the object, and whose they are.
-    fn sources(&self, handle: crate::engine::shard::Handle) -> Vec<(Box<[u8]>, Uuid)> {
+    /// Returns the names of the segments that hold the object, and their clients.
+    fn sources(&self, handle: crate::engine::key::Handle) -> Vec<(Box<[u8]>, Uuid)> {
         let sources = self.view(handle, |object| {
             let alive = object.replicas().filter(|replica| replica.segment.is_alive());
             alive.map(|replica| (replica.segment.name.clone(), replica.segment.client)).collect()
@@ -104,7 +105,7 @@ impl Sequencer<'_> {
         sources.unwrap_or_default()
     }
 
-    /// Hands a client the tasks that wait for it, as many as it asks for.
+    /// Assigns pending tasks to their client, at most as many as it asks for.
     pub fn fetch_tasks(&mut self, client: Uuid, most: u64) -> Answer<Vec<Task>> {
         let room = self.engine.rules.max_processing_tasks.saturating_sub(self.core.tasks.processing_len());
         let most = usize::try_from(most).unwrap_or(usize::MAX).min(room).min(MOST_ASSIGNED);
@@ -116,7 +117,7 @@ impl Sequencer<'_> {
         Answer::ok(tasks, self.commit(&Record::TaskAssigned { ids: &ids }))
     }
 
-    /// What is known of a task.
+    /// Returns a copy of a task.
     pub fn query_task(&self, id: Uuid) -> Answer<Task> {
         match self.core.tasks.get(id) {
             Some(task) => Answer::ok(task.clone(), task.last_record),
@@ -124,7 +125,7 @@ impl Sequencer<'_> {
         }
     }
 
-    /// A client says how its task ended.
+    /// Records how a client's task ended. Repeating the call changes nothing.
     pub fn complete_task(&mut self, client: Uuid, id: Uuid, success: bool, message: &[u8]) -> Answer<()> {
         let Some(task) = self.core.tasks.get(id) else {
             return Answer::refuse(ErrorCode::TASK_NOT_FOUND, self.core.last);

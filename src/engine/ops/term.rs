@@ -1,4 +1,4 @@
-//! The beginning and the end of a term, and what both mean for promises to readers (R6).
+//! The beginning and the end of a term, and what both mean for read leases (R6).
 
 use crate::engine::client::{Client, KnownClient};
 use crate::engine::doubts::{BrokenChain, Doubts};
@@ -6,13 +6,12 @@ use crate::engine::record::Record;
 use crate::engine::reign::Primary;
 use crate::engine::state::{Engine, Sequencer};
 use crate::engine::types::{LogTime, SequenceId, Term, Uuid};
-#[cfg(feature = "planted")]
-use crate::planted::{self, Bug};
 
 impl Sequencer<'_> {
-    /// Begins a term: the first record of every primary, after the whole durable prefix is applied. The old primary may
-    /// answer reads for up to `answers_for` milliseconds more, and every one of them is a promise that may be nowhere in
-    /// the log; a negative number says how long ago it was known to answer no more. Only if it handed over, or if there never was one, is there nothing to wait for.
+    /// Begins a term by its first record, `NewTerm`, after the whole durable prefix is applied. The old primary may
+    /// answer reads for up to `answers_for` milliseconds more, and each of them grants a lease that may not be in the
+    /// log; a negative number says how long ago the old primary is known to have stopped answering. Only if it handed
+    /// over, or if there never was one, is there no hold.
     pub fn begin_term(&mut self, term: Term, primary: &Primary<'_>, answers_for: i64) -> SequenceId {
         let reign = &self.core.reign;
         let unpromised = self.core.last == SequenceId(0) || reign.has_resigned(self.core.last);
@@ -22,8 +21,7 @@ impl Sequencer<'_> {
         } else {
             LogTime(self.now.0.saturating_add_signed(answers_for)).plus(rules.lease_ttl.max(reign.lease_ttl))
         };
-        #[cfg(feature = "planted")]
-        let hold_until = if planted::active(Bug::SkipHold) { LogTime(0) } else { hold_until };
+        let hold_until = if planted!(SkipHold) { LogTime(0) } else { hold_until };
         let kept_tasks = u32::try_from(rules.max_finished_tasks).unwrap_or(u32::MAX);
         let lease_ttl = rules.lease_ttl;
         let Primary { name: primary, boot_id, leader_ttl } = *primary;
@@ -38,30 +36,30 @@ impl Sequencer<'_> {
         })
     }
 
-    /// Writes the digest down, for others to compare theirs with.
+    /// Commits a `Digest` record, with which standbys compare their own digest.
     pub fn commit_digest(&mut self) -> SequenceId {
         let digest = self.core.digest();
         self.commit(&Record::Digest { digest })
     }
 
-    /// Whether readers may have been promised what the log does not say: then nothing is evicted, and nothing removed
-    /// unless forced (R6).
+    /// Returns whether the hold is on: readers may have leases that the log does not contain, so nothing is evicted,
+    /// and nothing is removed unless forced (R6).
     pub(in crate::engine) fn held(&self) -> bool {
         self.now < self.core.reign.hold_until
     }
 
-    /// When bytes that leave an object now, with `lease` on it, can be given out again (INV-7).
+    /// Returns when bytes that leave an object now, with `lease` on it, can be allocated again (INV-7).
     pub(super) fn release_at(&self, lease: LogTime) -> LogTime {
         self.now.plus(self.engine.rules.hold()).max(self.core.reign.hold_until).max(lease)
     }
 }
 
 impl Engine {
-    /// Hands over: writes down that this was the last record of the term. No read may be answered since before the last
-    /// promises to readers were written down; if not all of them were, `complete` is false and the record says until
-    /// when the longest can last, which the successor waits for (R6). A primary that goes on nevertheless, because the
-    /// hand-over failed, commits another record and waits until it is durable before it answers a read: as long as the
-    /// `Resign` is the last record, a successor takes it at its word.
+    /// Commits `Resign`, the last record of the term, to hand over. The caller must have stopped answering reads before
+    /// it wrote the last leases to the log. If it could not write all of them, `complete` is false and the record names
+    /// the time by which the longest ends, for which the successor waits (R6). If the hand-over fails and this primary
+    /// goes on, it commits another record and waits until that is durable before it answers a read: as long as `Resign`
+    /// is the last record, a successor relies on it.
     pub fn resign(&self, now: LogTime, complete: bool) -> SequenceId {
         let mut sequencer = self.sequencer(now);
         let term = sequencer.core.reign.term;
@@ -69,15 +67,16 @@ impl Engine {
         sequencer.commit(&Record::Resign { term, hold_until })
     }
 
-    /// The clients of the primary before that have not told their segments to this one yet.
+    /// Returns the inherited clients: those of an earlier primary that have not reported their segments to this one
+    /// yet.
     #[must_use]
     pub fn inherited(&self) -> Vec<Uuid> {
         let clients = self.clients.read();
         clients.iter().filter(|(_, client)| client.inherited).map(|(id, _)| *id).collect()
     }
 
-    /// Whether segments of the primary before are closed to new objects, because their clients have not told them to this
-    /// one yet. Once none is, none closes again in this term.
+    /// Returns whether segments of earlier terms are closed to new objects because their clients have not reported them
+    /// to this primary yet. Once none is, none will be again in this term.
     #[must_use]
     pub fn has_closed_segments(&self) -> bool {
         let first = self.reign().first_segment;
@@ -85,26 +84,26 @@ impl Engine {
         self.clients.read().values().any(is_closed)
     }
 
-    /// All clients that are known and alive, or own segments.
+    /// Returns all clients: those that have joined, are inherited, or own segments.
     #[must_use]
     pub fn known_clients(&self) -> Vec<KnownClient> {
         let known = |(id, client): (&Uuid, &Client)| KnownClient { id: *id, inherited: client.inherited };
         self.clients.read().iter().map(known).collect()
     }
 
-    /// Takes the signs that were seen since the last time.
+    /// Takes the signs of divergence that were found since the last call.
     #[must_use]
     pub fn take_doubts(&self) -> Doubts {
         std::mem::take(&mut self.sequencer(LogTime(0)).core.doubts)
     }
 
-    /// The first `Digest` record that this replica did not match.
+    /// Returns the first `Digest` record that this replica did not match.
     #[must_use]
     pub fn digest_mismatch(&self) -> Option<SequenceId> {
         self.doubts().digest_mismatch.map(|mismatch| mismatch.record)
     }
 
-    /// The first record that did not follow the last one about its object.
+    /// Returns the first record that did not follow the last one about its object.
     #[must_use]
     pub fn broken_chain(&self) -> Option<BrokenChain> {
         self.doubts().broken_chain

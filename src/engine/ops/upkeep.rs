@@ -1,5 +1,5 @@
-//! What time brings: each of these looks for what is due and commits the records that say so, a bounded number in one
-//! go, so that nobody waits long for the sequencer.
+//! Timed work: each function looks for what is due and commits the records for it, a bounded number at a time, so that
+//! no client waits long for the sequencer.
 
 use crate::engine::record::Record;
 use crate::engine::state::{Engine, Sequencer};
@@ -10,10 +10,10 @@ use crate::engine::walk::Cursor;
 use super::remove::CHUNK as SWEPT;
 use super::segments::STEP as SEGMENTS_STEP;
 
-/// At most so many due things are dealt with before others get their turn.
+/// Most due items of one kind that are handled before the sequencer is released.
 const STEP: usize = 256;
 
-/// What an upkeep round did.
+/// How much an upkeep round did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Upkeep {
     /// Reservations whose time had passed.
@@ -25,12 +25,12 @@ pub struct Upkeep {
 }
 
 impl Engine {
-    /// Deals with everything that is due at `now`, but for leases, eviction and clients.
+    /// Handles everything that is due at `now`, except leases, eviction and clients.
     pub fn upkeep(&self, now: LogTime) -> Upkeep {
         self.upkeep_while(now, &mut || true)
     }
 
-    /// [`Self::upkeep`], asking before each chunk whether to go on.
+    /// Like [`Self::upkeep`], but calls `go_on` before each chunk and stops when it returns false.
     pub fn upkeep_while(&self, now: LogTime, go_on: &mut impl FnMut() -> bool) -> Upkeep {
         let mut total = Upkeep::default();
         while go_on() {
@@ -45,12 +45,12 @@ impl Engine {
         total
     }
 
-    /// Drops what lies in segments that are gone. Returns how many objects were looked at.
+    /// Drops replicas in unmounted segments. Returns how many objects had some.
     pub fn sweep(&self, now: LogTime) -> usize {
         self.sweep_while(now, &mut || true)
     }
 
-    /// [`Self::sweep`], asking before each step whether to go on.
+    /// Like [`Self::sweep`], but calls `go_on` before each step and stops when it returns false.
     pub fn sweep_while(&self, now: LogTime, go_on: &mut impl FnMut() -> bool) -> usize {
         let (mut cursor, mut total) = (Cursor::default(), 0);
         while go_on() {
@@ -60,8 +60,8 @@ impl Engine {
         total
     }
 
-    /// One step of a sweep over all objects, for less than a millisecond unless much lies in segments that are gone, and
-    /// then for a few. Returns how many objects had something there, or `None` at the end and in a sealed engine.
+    /// Runs one step of a sweep over all objects. It takes less than a millisecond, or a few if many objects have
+    /// replicas in unmounted segments. Returns how many had, or `None` at the end and in a sealed engine.
     pub fn sweep_step(&self, cursor: &mut Cursor, now: LogTime) -> Option<usize> {
         let stale = self.stale(cursor)?;
         for chunk in stale.chunks(SWEPT) {
@@ -74,13 +74,13 @@ impl Engine {
 }
 
 impl Sequencer<'_> {
-    /// Another point to start chance from.
+    /// Seeds the random generator for placement.
     pub fn seed_chance(&mut self, seed: u64) {
         self.core.chance.seed(seed);
     }
 
     fn upkeep_step(&mut self) -> Upkeep {
-        // What is due stays due in a sealed engine, and the caller goes on until nothing is.
+        // In a sealed engine what is due stays due, and the loop of the caller would not end.
         if self.engine.is_sealed() {
             return Upkeep::default();
         }
@@ -96,8 +96,8 @@ impl Sequencer<'_> {
             .map(|(_, id)| *id)
             .take(STEP)
             .collect();
-        // The record that began a write may also have discarded bytes, and a Release of its number means those first:
-        // it has to wait until they are due, which is later if the setting was longer then.
+        // The record that began a write may also have discarded bytes (an upsert), and a `Release` of its id means
+        // those first. So the write has to wait until they are due, which is later if the timeout was longer then.
         let held = |id: &ObjectId| {
             self.core.discarded.get(&SequenceId(id.0)).is_some_and(|bytes| bytes.release_at > now)
         };

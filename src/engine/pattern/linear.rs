@@ -1,4 +1,4 @@
-//! Regular trees, in the words of the `regex` crate.
+//! Translates regular trees to the syntax of the `regex` crate.
 
 use super::tree::{ByteSet, Node, Place};
 use regex::bytes::{Regex, RegexBuilder};
@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 /// Most states of a pattern with every repetition written out, as in libstdc++.
 pub(super) const MAX_STATES: u64 = 100_000;
-/// Memory of the compiled form: enough for that many states, and a bound if the crate's form of one is larger.
+/// Most memory of the compiled form: enough for that many states, and a bound in case the crate needs more for each.
 const MAX_BYTES: usize = 64 << 20;
 
 /// Compiles a regular tree; `None` if the result would be too large.
@@ -42,7 +42,7 @@ fn write(node: &Node, text: &mut String) {
             }
             text.push(')');
         }
-        // Which of several matches is found makes no difference to whether there is one: all are greedy.
+        // Only whether there is a match matters, not which one: all quantifiers are written as greedy.
         Node::Repeat { node, least, most, .. } => {
             text.push_str("(?:");
             write(node, text);

@@ -1,31 +1,32 @@
 //! A backtracking machine for what no automaton can match: look-ahead and back-references.
 //!
-//! Without back-references whether a state leads to a match depends only on the place in the key, so no state is tried
-//! twice in the same place, and the time is linear in key and pattern (but for look-aheads that succeed in many places,
-//! which are walked again in each). With back-references the search is exponential at worst, and the steps are counted.
+//! Without back-references whether a state leads to a match depends only on the position in the key, so no state is
+//! tried twice at the same position, and the time is linear in key and pattern (but for look-aheads that succeed at
+//! many positions, which are run again at each). With back-references the search is exponential at worst, and the steps
+//! are counted.
 
-use super::TooCostly;
+use super::error::TooCostly;
 use super::tree::{ByteSet, Node, Place, is_word};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Steps that every key may take: what honest patterns need many times over.
+/// Steps that every key may take: many times what ordinary patterns need.
 const FREE_STEPS: u64 = 20_000;
-/// Steps beyond those that all keys together may take: about a second.
+/// Budget of further steps that all keys share: about a second.
 const POT: u64 = 100_000_000;
-/// Steps that one key may take at most, so that it neither takes all that is left nor much memory.
+/// Most steps of one key, so that it neither uses up the shared budget nor takes much memory.
 const MAX_STEPS: u64 = 2_000_000;
-/// Most bits for remembering what was tried; beyond it the steps are the only bound.
+/// Most bits for remembering which states were tried; without them the step count is the only bound.
 const MAX_TRIED: usize = 64 << 20;
 
-/// One step of the machine. Targets are indices of instructions.
+/// One instruction of the machine. Targets are indices of instructions.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Byte(ByteSet),
     At(Place),
-    /// Goes on at the first; on failure at the second.
+    /// Continues at the first; on failure at the second.
     Either(usize, usize),
     Jump(usize),
-    /// Remembers the place under a number.
+    /// Saves the position in a slot.
     Save(usize),
     /// The end of a loop's body: back to the start of the loop, unless the body matched nothing since `Save`.
     Loop {
@@ -41,7 +42,7 @@ enum Step {
     Accept,
 }
 
-/// What to do when a branch has failed, the newest first.
+/// Entry of the undo stack: what to do when a branch has failed, the newest first.
 #[derive(Debug, Clone, Copy)]
 enum Undo {
     Branch { at: usize, place: usize },
@@ -52,7 +53,7 @@ enum Undo {
 pub(super) struct Machine {
     steps: Vec<Step>,
     slots: usize,
-    /// Whether the outcome of a state depends on nothing but the place.
+    /// Whether the outcome of a state depends only on the position in the key.
     memoryless: bool,
     pot: AtomicU64,
 }
@@ -117,14 +118,14 @@ fn count_groups(tree: &Node, most: &mut usize) {
     }
 }
 
-/// A program being written.
+/// A program that is being compiled.
 struct Program {
     steps: Vec<Step>,
     slots: usize,
 }
 
 impl Program {
-    /// Leaves room for a step whose target is not known yet.
+    /// Reserves an instruction whose target is not known yet.
     fn hole(&mut self) -> usize {
         self.steps.push(Step::Accept);
         self.steps.len() - 1
@@ -197,15 +198,16 @@ impl Program {
     }
 }
 
-/// One key being searched.
+/// State of the search in one key.
 struct Search<'a> {
     machine: &'a Machine,
     key: &'a [u8],
     /// Where in the key this attempt started.
     start: usize,
-    /// A bit for every step in every place that is known to fail, or is being tried; empty when not memoryless.
+    /// A bit for every step at every position that is known to fail, or is being tried; empty when not memoryless.
     tried: Vec<u64>,
-    /// How many look-aheads are being tried, one within the other, and the bits that were set within them.
+    /// How many look-aheads are being tried, one within the other. `journal` has the bits of `tried` that were set
+    /// within them.
     looking: u32,
     journal: Vec<usize>,
     slots: Vec<Option<usize>>,
@@ -214,8 +216,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Whether a match starts with step `at` in `place`; `begin` is where this run, of the whole or of a look-ahead,
-    /// began.
+    /// Returns whether a match starts with step `at` at position `place`; `begin` is where this run, of the whole
+    /// pattern or of a look-ahead, began.
     fn run(&mut self, mut at: usize, mut place: usize, begin: usize) -> Result<bool, TooCostly> {
         let base = self.undo.len();
         loop {
@@ -236,7 +238,7 @@ impl Search<'_> {
         }
     }
 
-    /// Takes one step: what comes next and where, or `None` if this way fails.
+    /// Takes one step. Returns the next step and its position, or `None` if this branch fails.
     fn step(&mut self, at: usize, place: usize, begin: usize) -> Result<Option<(usize, usize)>, TooCostly> {
         Ok(match self.machine.steps[at] {
             Step::Accept => Some((at, place)),
@@ -269,14 +271,14 @@ impl Search<'_> {
         })
     }
 
-    /// Runs a look-ahead. Its branches are forgotten, its groups are kept.
+    /// Runs a look-ahead. When it succeeds, its branches are forgotten and its groups are kept.
     fn looks_ahead(&mut self, body: usize, place: usize) -> Result<bool, TooCostly> {
         let (undo, journal) = (self.undo.len(), self.journal.len());
         self.looking += 1;
         let found = self.run(body, place, place)?;
         self.looking -= 1;
         if found {
-            // What was tried on the way to a success did not fail.
+            // The states that were tried on the way to a success did not fail, so forget these bits.
             for bit in self.journal.drain(journal..) {
                 self.tried[bit / 64] &= !(1 << (bit % 64));
             }
@@ -308,7 +310,7 @@ impl Search<'_> {
         None
     }
 
-    /// Whether this step was not tried in this place before; from now on it was.
+    /// Returns whether this step was not tried at this position before, and marks it as tried.
     fn is_new(&mut self, at: usize, place: usize) -> bool {
         if self.tried.is_empty() {
             return true;
@@ -323,8 +325,8 @@ impl Search<'_> {
         new
     }
 
-    /// As in libstdc++, a look-ahead takes the place where it begins for the start of the text, unless the attempt
-    /// as a whole started later than the text.
+    /// Returns whether an assertion holds at `place`. As in libstdc++, a look-ahead takes the position where it begins
+    /// for the start of the text, unless the attempt as a whole started later than the text.
     fn is_at(&self, wanted: Place, place: usize, begin: usize) -> bool {
         let first = place == begin && self.start == 0;
         let word = |place: Option<usize>| place.and_then(|p| self.key.get(p)).is_some_and(|b| is_word(*b));

@@ -1,12 +1,13 @@
 //! From the text of a pattern to its tree, by the rules of libstdc++'s ECMAScript.
 
+use super::error::BadPattern;
+use super::linear;
 use super::tree::{ByteSet, Node, Place, is_word};
-use super::{BadPattern, linear};
 
-/// Deepest nesting of groups and quantifiers: what follows walks the tree by recursion.
+/// Deepest nesting of groups and quantifiers: the code after the parser walks the tree by recursion.
 const MAX_DEPTH: u32 = 200;
 
-/// Parses a whole pattern.
+/// Parses a whole pattern; fails if it would need too many states.
 pub(super) fn parse(text: &[u8]) -> Result<Node, BadPattern> {
     let mut parser = Parser { text, at: 0, depth: 0, groups: 0, open: Vec::new() };
     let tree = parser.choice()?;
@@ -36,7 +37,7 @@ enum Escape {
     Again(u32),
 }
 
-/// What a parenthesis opens.
+/// What a parenthesis opens: a group or a look-ahead.
 enum Kind {
     Numbered(u32),
     Plain,
@@ -84,7 +85,7 @@ impl Parser<'_> {
         Ok(Node::Sequence(nodes))
     }
 
-    /// An assertion, or an atom with its quantifiers; `byte` was just read.
+    /// Parses an assertion, or an atom with its quantifiers; `byte` was just read.
     fn term(&mut self, byte: u8) -> Result<Node, BadPattern> {
         let atom = match byte {
             b'^' => return Ok(Node::At(Place::Start)),
@@ -115,7 +116,7 @@ impl Parser<'_> {
         if self.depth > MAX_DEPTH { Err(self.bad("nested too deeply")) } else { Ok(()) }
     }
 
-    /// What follows an opening parenthesis, up to the closing one.
+    /// Parses what follows an opening parenthesis, up to the closing one.
     fn group(&mut self) -> Result<Node, BadPattern> {
         self.deeper()?;
         let kind = if self.eat(b'?') {
@@ -145,7 +146,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `atom` with the quantifiers that follow it, of which there may be several.
+    /// Wraps `atom` in the quantifiers that follow it, of which there may be several.
     fn quantified(&mut self, mut atom: Node) -> Result<Node, BadPattern> {
         let depth = self.depth;
         while let Some(byte) = self.peek() {
@@ -166,7 +167,7 @@ impl Parser<'_> {
         Ok(atom)
     }
 
-    /// `n}`, `n,}` or `n,m}`.
+    /// Parses `n}`, `n,}` or `n,m}`.
     fn braces(&mut self) -> Result<(u32, Option<u32>), BadPattern> {
         let least = self.number()?;
         let most = if !self.eat(b',') {
@@ -185,7 +186,7 @@ impl Parser<'_> {
         Ok((least, most))
     }
 
-    /// A decimal number of at least one digit.
+    /// Parses a decimal number of at least one digit.
     fn number(&mut self) -> Result<u32, BadPattern> {
         let start = self.at;
         while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
@@ -195,7 +196,7 @@ impl Parser<'_> {
         digits.and_then(|digits| digits.parse().ok()).ok_or_else(|| self.bad("not a small number"))
     }
 
-    /// What follows a backslash.
+    /// Parses what follows a backslash.
     fn escape(&mut self, in_bracket: bool) -> Result<Escape, BadPattern> {
         let byte = self.next().ok_or_else(|| self.bad("backslash at the end"))?;
         Ok(match byte {
@@ -228,7 +229,7 @@ impl Parser<'_> {
         })
     }
 
-    /// The lowest byte of a hexadecimal number of just so many digits.
+    /// Parses a hexadecimal number of exactly `digits` digits and returns its lowest byte.
     fn hex(&mut self, digits: usize) -> Result<u8, BadPattern> {
         let mut value = 0u32;
         for _ in 0..digits {
@@ -248,7 +249,7 @@ enum Item {
     End,
 }
 
-/// What came before, which a dash may make the start of a range.
+/// The previous item, which a dash may make the start of a range.
 enum Last {
     Nothing,
     Byte(u8),
@@ -256,7 +257,7 @@ enum Last {
 }
 
 impl Parser<'_> {
-    /// A bracket expression, whose `[` was just read.
+    /// Parses a bracket expression, whose `[` was just read.
     fn bracket(&mut self) -> Result<ByteSet, BadPattern> {
         let negate = self.eat(b'^');
         let mut set = ByteSet::default();
@@ -323,8 +324,8 @@ impl Parser<'_> {
         })
     }
 
-    /// The element of `[.x.]` or `[=x=]`, of which the first bracket was just read. In the "C" locale a character stands
-    /// for itself; elements with names are not supported.
+    /// Parses the element of `[.x.]` or `[=x=]`, of which the first bracket was just read. In the "C" locale a
+    /// character stands for itself; elements with names are not supported.
     fn collating(&mut self, mark: u8) -> Result<Item, BadPattern> {
         let element = match self.text.get(self.at..self.at + 4) {
             Some(&[_, byte, end, b']']) if end == mark => byte,
@@ -334,7 +335,7 @@ impl Parser<'_> {
         Ok(if mark == b'.' { Item::Byte(element) } else { Item::Class(ByteSet::of(|byte| byte == element)) })
     }
 
-    /// The set of `[:name:]`, of which the first bracket was just read.
+    /// Parses the set of `[:name:]`, of which the first bracket was just read.
     fn class_name(&mut self) -> Result<ByteSet, BadPattern> {
         self.at += 1;
         let rest = self.text.get(self.at..).unwrap_or_default();
@@ -349,7 +350,7 @@ impl Parser<'_> {
 }
 
 impl Last {
-    /// Puts `next` in the place of what came before, which turned out not to start a range.
+    /// Replaces the previous item by `next` and adds it to the set, because it did not start a range.
     fn replace(&mut self, next: Last, set: &mut ByteSet) {
         if let Last::Byte(byte) = std::mem::replace(self, next) {
             set.add(byte);
@@ -357,7 +358,7 @@ impl Last {
     }
 }
 
-/// The set of a named class, in the "C" locale: bytes from 0x80 on are in none of them.
+/// Returns the set of a named class, in the "C" locale: bytes from 0x80 on are in none of them.
 fn class(name: &[u8]) -> Option<ByteSet> {
     let member: fn(u8) -> bool = match name {
         b"d" | b"digit" => |b| b.is_ascii_digit(),

@@ -41,7 +41,7 @@ fn answers_as_libstdcpp_does() {
     assert!(seen.iter().all(|count| *count > 100), "{seen:?}");
 }
 
-/// Keys that a backtracking engine without a bound would need until the end of the world for.
+/// A backtracking engine without a bound on its steps would practically never finish with these keys.
 #[test]
 fn hard_patterns_are_decided_or_refused() {
     let key = [b'a'; 4_000];
@@ -52,7 +52,7 @@ fn hard_patterns_are_decided_or_refused() {
     }
     let hard = Pattern::parse(br"^(a*)*(a*)*(a*)*\1b$").unwrap();
     assert_eq!(hard.is_match(&key), Err(TooCostly));
-    // What one key takes is gone for the others.
+    // The steps that one key takes are missing for the others.
     let mut refused = 0;
     for _ in 0..200 {
         refused += u32::from(hard.is_match(&key[..60]).is_err());
@@ -141,7 +141,7 @@ proptest! {
         }
     }
 
-    /// What is regular can go either way; both must say the same.
+    /// A regular tree can be matched by either engine; both must agree.
     #[test]
     fn both_engines_agree(pieces in prop::collection::vec(piece(), 0..12), key in "[ab\n -]{0,12}") {
         if let Ok(tree) = parse::parse(pieces.concat().as_bytes())

@@ -1,11 +1,11 @@
-//! What a pattern means: a tree over sets of bytes, without any trace of how it was written.
+//! Syntax tree of a pattern, over sets of bytes. It does not depend on how the pattern was written.
 
-/// A set of bytes.
+/// A set of bytes, with a bit for each possible one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct ByteSet([u64; 4]);
 
 impl ByteSet {
-    /// The bytes for which `member` holds.
+    /// Returns the set of bytes for which `member` holds.
     pub(super) fn of(member: impl Fn(u8) -> bool) -> Self {
         let mut set = Self::default();
         (0..=u8::MAX).filter(|byte| member(*byte)).for_each(|byte| set.add(byte));
@@ -28,7 +28,7 @@ impl ByteSet {
         self.0[usize::from(byte / 64)] >> (byte % 64) & 1 == 1
     }
 
-    /// The members as ranges, in order, no two of which touch.
+    /// Returns the members as ranges, in order, no two of which touch.
     pub(super) fn ranges(&self) -> Vec<(u8, u8)> {
         let mut ranges: Vec<(u8, u8)> = Vec::new();
         for byte in (0..=u8::MAX).filter(|byte| self.contains(*byte)) {
@@ -41,12 +41,12 @@ impl ByteSet {
     }
 }
 
-/// Whether `\w` has this byte.
+/// Returns whether `\w` matches this byte.
 pub(super) fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// A place that an expression can ask for without consuming anything.
+/// A position that an expression can ask for without consuming anything (an assertion).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     Start,
@@ -55,7 +55,7 @@ pub(super) enum Place {
     NoBoundary,
 }
 
-/// An expression.
+/// An expression: a node of the syntax tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Node {
     /// One byte of a set.
@@ -74,9 +74,9 @@ pub(super) enum Node {
     },
     /// A group whose text is remembered under a number from 1 on.
     Group(u32, Box<Node>),
-    /// The text of a group again.
+    /// A back-reference: the text of a group again.
     Again(u32),
-    /// What follows matches (or does not).
+    /// A look-ahead: what follows matches (or does not).
     Ahead {
         node: Box<Node>,
         negate: bool,
@@ -84,7 +84,7 @@ pub(super) enum Node {
 }
 
 impl Node {
-    /// States of the automaton, counted with every repetition written out.
+    /// Returns the number of states of the automaton, counted with every repetition written out.
     pub(super) fn states(&self) -> u64 {
         let sum = |nodes: &[Node]| nodes.iter().fold(1u64, |sum, node| sum.saturating_add(node.states()));
         match self {
@@ -100,12 +100,12 @@ impl Node {
         }
     }
 
-    /// Whether an automaton without memory can match it.
+    /// Returns whether a finite automaton can match it.
     pub(super) fn is_regular(&self) -> bool {
         !self.any(&|node| matches!(node, Node::Again(_) | Node::Ahead { .. }))
     }
 
-    /// Whether `test` holds for this node or one below it.
+    /// Returns whether `test` holds for this node or one below it.
     pub(super) fn any(&self, test: &impl Fn(&Node) -> bool) -> bool {
         test(self)
             || match self {

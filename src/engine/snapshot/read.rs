@@ -1,4 +1,4 @@
-//! From bytes to state.
+//! Restores a state from bytes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,32 +6,35 @@ use std::sync::atomic::Ordering;
 
 use super::{SnapshotError, Tag, object_flags as flags};
 use crate::engine::client::Client;
-use crate::engine::core::{Core, Discarded, Mounted, Processing};
-use crate::engine::digest::{self, Digest};
+use crate::engine::core::{Core, Mounted};
+use crate::engine::digest;
 use crate::engine::extents::Extents;
 use crate::engine::faults::Faults;
-use crate::engine::object::{Extra, Object, Replica, ReplicaId, ReplicaStatus};
+use crate::engine::key::{KeyHash, SHARDS};
+use crate::engine::object::{Extra, Object, Replica, ReplicaStatus};
 use crate::engine::packing::{Malformed, Reader};
 use crate::engine::record::{DynamicLease, ReplicationKind, SoftPin};
 use crate::engine::reign::{Reign, TermReport};
+use crate::engine::reserved::{Discarded, Processing};
 use crate::engine::rules::Rules;
 use crate::engine::segment::{Segment, SegmentSpec, SegmentStatus};
-use crate::engine::shard::{KeyHash, SHARDS};
 use crate::engine::state::{Counts, Engine, Log, Sequencer};
 use crate::engine::task::{Replication, Task, TaskStatus};
+use crate::engine::types::Digest;
+use crate::engine::types::ReplicaId;
 use crate::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Term, Uuid};
 
-/// A state in the making: chunks go in, in the order in which they came out.
+/// A state that is being restored, from chunks in the order in which they were written.
 #[derive(Debug)]
 pub struct Restore {
     engine: Engine,
-    /// What the rest is checked against, once the first item was read.
+    /// Digest that the result is checked against, once the first item was read.
     said: Option<Digest>,
     /// Segments that are no longer mounted.
     gone: HashMap<SegmentNumber, Arc<Segment>>,
     /// Writers by the order in which they were named.
     writers: Vec<Uuid>,
-    /// What is taken of each mounted segment.
+    /// Taken ranges of each mounted segment: offset and length.
     taken: HashMap<SegmentNumber, Vec<(u64, u64)>>,
     /// How many shards have begun.
     shards: usize,
@@ -41,7 +44,7 @@ pub struct Restore {
 }
 
 impl Restore {
-    /// Begins with nothing. Records that the state commits later go to `log`.
+    /// Starts with an empty state. Records that it commits later go to `log`.
     #[must_use]
     pub fn new(rules: Rules, log: Option<Box<dyn Log>>) -> Self {
         let engine = match log {
@@ -60,7 +63,7 @@ impl Restore {
         }
     }
 
-    /// Takes the next chunk in.
+    /// Reads the next chunk, which consists of whole items.
     pub fn chunk(&mut self, chunk: &[u8]) -> Result<(), SnapshotError> {
         let mut from = Reader::new(chunk);
         while !from.is_empty() {
@@ -84,7 +87,8 @@ impl Restore {
         Ok(())
     }
 
-    /// The state, if it is whole: every object there, no two on the same bytes (INV-5), and the digest that went in.
+    /// Returns the state if it is complete: every object was read, no two share bytes (INV-5), and the digest is the
+    /// one that was written.
     pub fn finish(mut self) -> Result<Engine, SnapshotError> {
         let (Some(said), Some(objects)) = (self.said, self.end) else {
             return Err(SnapshotError::Incomplete { found: self.objects, said: 0 });
@@ -113,7 +117,7 @@ impl Restore {
         for number in sequencer.open_segments() {
             sequencer.core.open_to_new(number);
         }
-        // What lies in segments that are gone waits for a sweep.
+        // Replicas in unmounted segments wait for a sweep.
         Counts::add(&engine.counts.unmounts, self.gone.len() as u64);
         engine.begun.store(sequencer.core.last.0, Ordering::Release);
         engine.applied.store(sequencer.core.last.0, Ordering::Release);
@@ -212,7 +216,7 @@ impl Restore {
     fn shard(&mut self, from: &mut Reader<'_>) -> Result<(), SnapshotError> {
         let removal = SequenceId(from.number()?);
         let shard = self.engine.shards.get(self.shards).ok_or(SnapshotError::Order)?;
-        shard.objects.write().last_removal = removal;
+        shard.write().last_removal = removal;
         self.shards += 1;
         debug_assert!(self.shards <= SHARDS);
         Ok(())
@@ -330,7 +334,7 @@ impl Restore {
     }
 }
 
-/// What reading a replica needs: the segments, and the list of what is taken of them.
+/// Context for reading replicas: the segments, and the list of their taken ranges.
 struct Places<'r> {
     core: &'r Core,
     gone: &'r HashMap<SegmentNumber, Arc<Segment>>,

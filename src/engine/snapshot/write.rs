@@ -1,22 +1,25 @@
-//! From state to bytes. Types are taken apart without `..`, so that a new field does not compile until somebody has
-//! decided whether it is kept.
+//! Writes a state to bytes. Most types are destructured without `..`, so that a new field does not compile until its
+//! author has decided whether snapshots contain it.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{CHUNK, Tag, object_flags as flags};
 use crate::engine::client::Client;
-use crate::engine::core::{Discarded, Mounted, Processing};
-use crate::engine::object::{ClientNumber, Extra, Object, Replica, ReplicaId};
+use crate::engine::core::Mounted;
+use crate::engine::object::{Extra, Object, Replica};
 use crate::engine::packing::{put_bytes, put_difference, put_number, put_uuid, put_word};
 use crate::engine::record::{DynamicLease, SoftPin};
 use crate::engine::reign::{Reign, TermReport};
+use crate::engine::reserved::{Discarded, Processing};
 use crate::engine::segment::Segment;
 use crate::engine::state::Sequencer;
 use crate::engine::task::{Replication, Task, TaskStatus};
+use crate::engine::types::{ClientNumber, ReplicaId};
 use crate::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId};
 
 impl Sequencer<'_> {
-    /// Hands the whole state to `out`, chunk by chunk, until it fails. Nothing is applied meanwhile; readers go on.
+    /// Passes the whole state to `out`, chunk by chunk, and stops at its first error. No record is applied meanwhile;
+    /// readers go on.
     pub fn snapshot<E>(&self, out: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let core = &*self.core;
         let mut to = Writer {
@@ -32,7 +35,7 @@ impl Sequencer<'_> {
             to.item()?;
         }
         for (id, client) in self.engine.clients.read().iter() {
-            // Which segments it has, the segments say.
+            // Every segment names its client, so the list need not be written.
             let Client { joined, inherited, segments: _, last_record } = client;
             to.tag(Tag::Client);
             put_uuid(&mut to.chunk, *id);
@@ -42,7 +45,7 @@ impl Sequencer<'_> {
         }
         let mut written = 0;
         for shard in &self.engine.shards {
-            let objects = shard.objects.read();
+            let objects = shard.read();
             to.tag(Tag::Shard);
             put_number(&mut to.chunk, objects.last_removal.0);
             for object in objects.iter() {
@@ -102,7 +105,7 @@ impl Sequencer<'_> {
             put_number(out, number.into());
         }
         put_number(out, core.faults.count);
-        // What people read about the term, for as long as it lasts.
+        // For status, for as long as the term lasts.
         let TermReport {
             term,
             began,
@@ -124,8 +127,8 @@ impl Sequencer<'_> {
         put_word(out, core.digest().0);
     }
 
-    /// In the order in which they came to be what they are; those that wait come last, because every task is put in
-    /// that queue first.
+    /// Returns the tasks in the order of their last record. Pending ones come last, because reading puts every task
+    /// into the pending queue first.
     fn tasks_in_order(&self) -> Vec<&Task> {
         let mut tasks: Vec<&Task> = self.core.tasks.iter().collect();
         tasks.sort_unstable_by_key(|task| (task.status == TaskStatus::Pending, task.last_record, task.id));
@@ -138,13 +141,13 @@ struct Writer<F> {
     out: F,
     /// Segments that are no longer mounted, but were written because something still refers to them.
     gone: HashSet<SegmentNumber>,
-    /// Writers that were named, by the order in which they were.
+    /// Number of each writer that was written, in the order of their first use.
     writers: HashMap<ClientNumber, u64>,
     log_time: LogTime,
 }
 
 impl<E, F: FnMut(&[u8]) -> Result<(), E>> Writer<F> {
-    /// An item is whole: hands the chunk on if it is long enough.
+    /// Ends an item: passes the chunk on if it is long enough.
     fn item(&mut self) -> Result<(), E> {
         if self.chunk.len() >= CHUNK {
             (self.out)(&self.chunk)?;
@@ -159,7 +162,7 @@ impl<F> Writer<F> {
         self.chunk.push(tag as u8);
     }
 
-    /// Writes those segments of replicas that are no longer mounted, if they are not there yet.
+    /// Writes the unmounted segments of these replicas, each of them once.
     fn gone_segments<'r>(&mut self, replicas: impl Iterator<Item = &'r Replica>) {
         for replica in replicas.filter(|replica| !replica.segment.is_alive()) {
             if self.gone.insert(replica.segment.number) {
@@ -220,7 +223,7 @@ impl<F> Writer<F> {
         }
     }
 
-    /// Replicas with their ids, which are nearly always made of the object's.
+    /// Writes replicas. Their ids are written as differences from the object's, of which they are nearly always made.
     fn replicas<'r, I: Iterator<Item = &'r Replica>>(&mut self, object: ObjectId, replicas: impl Fn() -> I) {
         let out = &mut self.chunk;
         put_number(out, replicas().count() as u64);

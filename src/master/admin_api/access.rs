@@ -1,4 +1,4 @@
-//! Who may change things: whoever has the token, or has shown a client certificate.
+//! Authorisation of changes: a request needs the admin token, or a client certificate on its connection.
 
 use std::hint::black_box;
 use std::io::{self, Read};
@@ -11,46 +11,43 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 use super::audit::{Detail, Entry, Refusals, Remote};
-use super::routes::error;
+use super::failure::error;
 
-/// Most bytes of the token's file that are read.
+/// Most bytes that are read of the token file.
 const MAX_TOKEN_FILE: u64 = 4 << 10;
 
-/// A shorter token could be guessed.
+/// Fewest characters of a token: a shorter one could be guessed.
 const MIN_TOKEN: usize = 16;
 
-/// Why there is no token.
+/// Why the token cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file cannot be read.
     #[error("cannot read a token from {path}: {source}")]
     Unreadable {
-        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// There is none in it that is worth the name.
-    #[error("the first line of {path} is no token: it must have at least {MIN_TOKEN} characters")]
-    TooShort {
-        /// The file.
-        path: PathBuf,
-    },
+    /// The first line is missing or too short.
+    #[error("the first line of {path} is not a token: it must have at least {MIN_TOKEN} characters")]
+    TooShort { path: PathBuf },
 }
 
-/// The rule about who may change things.
+/// Decides which requests may change something.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     token_file: Option<PathBuf>,
     refusals: Refusals,
 }
 
-/// Marks requests on connections whose client has shown a certificate that was checked; with its subject.
+/// Marks requests on connections whose client certificate was verified, with the subject of the certificate.
 #[derive(Clone, Debug)]
 pub(super) struct Certified(pub Arc<str>);
 
 impl Access {
-    /// With the token in this file, if any. It is read again for every request, so that it can be replaced.
+    /// Checks that the token can be read from this file, if there is one. The file is read again for every request, so
+    /// that the token can be replaced.
     pub fn new(token_file: Option<PathBuf>) -> Result<Self, TokenError> {
         if let Some(path) = &token_file {
             read_token(path)?;
@@ -59,7 +56,7 @@ impl Access {
     }
 }
 
-/// The token in a file: its first line without blanks around it.
+/// Reads the token in a file: its first line without blanks around it.
 pub fn read_token(path: &Path) -> Result<String, TokenError> {
     let mut text = String::new();
     std::fs::File::open(path)
@@ -72,7 +69,7 @@ pub fn read_token(path: &Path) -> Result<String, TokenError> {
     Ok(token.to_owned())
 }
 
-/// Lets a request through if it may change things, and writes it to the audit log.
+/// Lets a request through if its caller is authorised, and writes it to the audit log.
 pub(super) async fn check(State(access): State<Access>, mut request: Request, next: Next) -> Response {
     let remote = request.extensions().get::<Remote>().copied().unwrap_or(Remote(None));
     let (method, uri) = (request.method().clone(), request.uri().clone());
@@ -94,7 +91,7 @@ pub(super) async fn check(State(access): State<Access>, mut request: Request, ne
     }
 }
 
-/// Who makes a request, if they may; else the answer.
+/// Returns how the caller has identified itself, or the response to a caller that is not authorised.
 async fn caller(
     access: &Access,
     certified: Option<Certified>,
@@ -108,15 +105,18 @@ async fn caller(
         return refuse(
             StatusCode::FORBIDDEN,
             "no_access",
-            "this master was started without --admin_token_file and shown no client certificate, so nobody may \
-             change anything",
+            "this master was started without --admin_token_file, and the request has no client certificate: it is \
+             refused",
         );
     };
-    // A file of some bytes, but it may lie on a disk that hangs.
+    // The file has a few bytes, but its disk may hang.
     let token = match tokio::task::spawn_blocking(move || read_token(&path)).await {
         Ok(Ok(token)) => token,
         Ok(Err(why)) => {
-            tracing::error!(%why, "nobody can be let in to the admin API");
+            tracing::error!(
+                %why,
+                "cannot read --admin_token_file: the admin API refuses requests without a certificate"
+            );
             return refuse(StatusCode::INTERNAL_SERVER_ERROR, "no_token", "the token cannot be read");
         }
         Err(_) => return refuse(StatusCode::INTERNAL_SERVER_ERROR, "no_token", "the token cannot be read"),
@@ -137,11 +137,12 @@ async fn caller(
     Err(Box::new(answer))
 }
 
-/// Compares without ending at the first difference, so that the time says nothing about where it is.
+/// Compares in constant time, so that the duration does not tell where two tokens of equal length differ.
 fn equal(one: &[u8], other: &[u8]) -> bool {
     if one.len() != other.len() {
         return false;
     }
+    // `black_box` keeps the compiler from ending the loop early.
     let difference = one.iter().zip(other).fold(0, |sum, (a, b)| black_box(sum | (a ^ b)));
     black_box(difference) == 0
 }

@@ -12,13 +12,13 @@ use axum::response::Response;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Most characters of a request's address that are told.
+/// Most characters of a request's URI that are logged.
 const MAX_CHARACTERS: usize = 200;
 
-/// Least time between two lines about requests that were refused: a stranger must not fill the log.
+/// Least time between two lines about refused requests: an unauthenticated caller must not fill the log.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Where a connection comes from. Put into every request.
+/// Address of the client. Attached to every request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Remote(pub Option<SocketAddr>);
 
@@ -31,7 +31,7 @@ impl fmt::Display for Remote {
     }
 }
 
-/// What a request asks for besides its address: its handler writes it down. Put into every request that was let through.
+/// What a request asks for besides its URI, set by its handler. Attached to every request that was authorised.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Detail(Arc<Mutex<String>>);
 
@@ -41,11 +41,11 @@ impl Detail {
     }
 }
 
-/// The code of an error, in its answer.
+/// Code of an error, attached to its response for the audit log.
 #[derive(Clone, Debug)]
 pub(super) struct ErrorCode(pub String);
 
-/// The line about one request. It is written when this is dropped, so that a caller who hangs up has one, too.
+/// The line about one request. It is written when this is dropped, so that a request whose caller hung up has one, too.
 #[derive(Debug)]
 pub(super) struct Entry {
     who: String,
@@ -56,13 +56,13 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The request of a caller who may make it.
+    /// Begins the line of an authorised request.
     pub(super) fn new(who: String, remote: Remote, method: &Method, uri: &Uri, detail: Detail) -> Self {
-        let result = "the caller hung up; what was begun goes on".to_owned();
+        let result = "the caller disconnected; the request goes on".to_owned();
         Self { who, remote, what: what(method, uri), detail, result }
     }
 
-    /// How it was answered.
+    /// Records the response, and writes the line.
     pub(super) fn answered(mut self, response: &Response) {
         let status = response.status();
         self.result = match response.extensions().get::<ErrorCode>() {
@@ -85,12 +85,12 @@ fn what(method: &Method, uri: &Uri) -> String {
     format!("{method} {path}").chars().take(MAX_CHARACTERS).collect()
 }
 
-/// Requests that were refused. Clones share it.
+/// Rate limit of the lines about refused requests. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Refusals(Arc<Mutex<(Option<Instant>, u64)>>);
 
 impl Refusals {
-    /// Writes a line, unless one was written a moment ago; then it is counted in the next one.
+    /// Writes a line, unless one was written within [`REFUSED_PAUSE`]; then the refusal is counted in the next one.
     pub(super) fn note(&self, remote: Remote, method: &Method, uri: &Uri, status: StatusCode) {
         let mut last = self.0.lock();
         if last.0.is_some_and(|at| at.elapsed() < REFUSED_PAUSE) {

@@ -1,79 +1,55 @@
-//! What the admin API asks of the master.
+//! What the admin API needs of the master.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
 
-use super::status::Status;
+use crate::cluster::status::Status;
+use crate::cluster::switchover::SwitchoverDone;
 
-/// Something that takes a while.
+/// A result that takes a while, such as that of a switchover.
 pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The master, as the admin API sees it.
 pub trait Control: Send + Sync + 'static {
-    /// How it stands. Must not wait for anything.
+    /// Returns the status of the master. Must not wait for anything.
     fn status(&self) -> Status;
 
-    /// How long ago its loop last came round. Must not wait for anything, a lock included.
+    /// Returns how long ago the node's loop last ran. Must not wait for anything, a lock included.
     fn silent_for(&self) -> Duration;
 
-    /// Hands over to the member with this name, or to the one that is best placed. What was begun goes on when the
-    /// caller has gone.
+    /// Hands over to the member with this name, or to the standby that is best placed. A hand-over that has begun goes
+    /// on when the caller has gone.
     fn switchover(&self, to: Option<String>) -> Pending<Result<SwitchoverDone, ControlError>>;
 }
 
-/// What a switchover is asked for with.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SwitchoverRequest {
-    /// The member that shall lead; without one the best placed standby.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub to: Option<String>,
-}
-
-/// A switchover that has been made.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SwitchoverDone {
-    /// Who led before.
-    pub from: String,
-    /// Who leads now.
-    pub to: String,
-    /// The term that began with it.
-    pub term: u64,
-    /// From the last answer of the old primary to the open port of the new one, as far as the old one can tell.
-    pub unanswered_ms: u64,
-    /// From the request to the end.
-    pub total_ms: u64,
-}
-
-/// Why the master did not do what it was asked for.
+/// Why the master did not carry out a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
     /// Only the primary can do it.
     #[error("this master is not the primary{}", .primary.as_ref().map(|at| format!("; {at} is")).unwrap_or_default())]
     NotPrimary {
-        /// Who is, if that is known.
+        /// The primary, if it is known.
         primary: Option<String>,
     },
     /// There is no such member.
     #[error("there is no member called '{0}'")]
     NoSuchMember(String),
-    /// Nobody could take over without losing something.
+    /// No standby could take over without losing records.
     #[error("no standby can take over: {0}")]
     NoTarget(String),
-    /// Something of the kind is under way.
+    /// Another hand-over is under way.
     #[error("another switchover is under way")]
     Busy,
-    /// It was begun and went back.
+    /// The hand-over had begun, and this master serves again.
     #[error("the switchover was given up: {0}")]
     GivenUp(String),
 }
 
 impl ControlError {
-    /// The word in answers.
+    /// Returns the code of the error in JSON.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -85,7 +61,7 @@ impl ControlError {
         }
     }
 
-    /// The status of the answer.
+    /// Returns the HTTP status of the response.
     #[must_use]
     pub fn http_status(&self) -> StatusCode {
         match self {

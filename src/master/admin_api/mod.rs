@@ -1,4 +1,5 @@
-//! The admin API of a master that replicates: how it stands, and the few things that people and operators make it do.
+//! The admin API of a master that replicates: its status, and the few things that people and the operator request of
+//! it.
 //!
 //! Reading is free, as on the HTTP port, where the same status can be had. Changing needs a token or a client
 //! certificate. [`Control`] is all that the routes know of the master, so they are tested without one. Errors are JSON:
@@ -7,8 +8,8 @@
 mod access;
 mod audit;
 mod control;
+mod failure;
 mod routes;
-mod status;
 mod subject;
 mod tls;
 
@@ -20,14 +21,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 pub use access::{Access, TokenError, read_token};
-pub use control::{Control, ControlError, Pending, SwitchoverDone, SwitchoverRequest};
+pub use control::{Control, ControlError, Pending};
 pub use routes::{readable, router};
-pub use status::{Election, Fault, Leader, Member, PromotionReport, Status};
 
-use crate::master::http::server;
-use crate::master::settings::HttpLimits;
 use crate::master::settings::ha::AdminSettings;
-use crate::master::tls::TlsError;
+use crate::net::http_server::{self, HttpLimits};
+use crate::net::listen;
+use crate::net::tls::TlsError;
 
 /// An admin API that is ready to listen: its files have been read.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl AdminApi {
             .as_ref()
             .map(|files| tls::Tls::read(files, settings.token_file.is_none()))
             .transpose()?;
-        let listener = server::bind(&settings.listen.host, settings.listen.port).await?;
+        let listener = listen::bind(&settings.listen.host, settings.listen.port).await?;
         Ok(Self { listener, access, tls })
     }
 
@@ -85,7 +85,7 @@ impl AdminApi {
                     let remote = audit::Remote(stream.peer_addr().ok());
                     std::future::ready(Ok((stream, router.clone().layer(Extension(remote)))))
                 };
-                server::serve_with(self.listener, open, limits, stop).await;
+                http_server::serve_with(self.listener, open, limits, stop).await;
             }
             Some(tls) => tls.serve(self.listener, router, limits, stop).await,
         }

@@ -1,4 +1,4 @@
-//! The routes.
+//! Routes of the admin API.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,24 +13,27 @@ use axum::{Extension, Router};
 use serde::Serialize;
 
 use super::access::{self, Access};
-use super::audit::{Detail, ErrorCode};
-use super::control::{Control, SwitchoverRequest};
-use super::status::{Fault, Member, PromotionReport};
+use super::audit::Detail;
+use super::control::Control;
+use super::failure::error;
+use crate::cluster::promotion::PromotionReport;
+use crate::cluster::status::{Fault, Member};
+use crate::cluster::switchover::SwitchoverRequest;
 use crate::master::http::answer;
 
-/// Most bytes of a request's body.
+/// Most bytes in the body of a request.
 const MAX_BODY: usize = 4 << 10;
 
-/// Most characters of a name that are repeated in the audit log.
+/// Most characters of a member's name that the audit log repeats.
 const MAX_NAME: usize = 253;
 
-/// How long the loop of a master may take for one round. It comes round fifty times a second; a large piece of the log
-/// on a busy machine takes some seconds.
+/// Longest time for one round of the node's loop before the master counts as dead. It comes round fifty times a second;
+/// a large piece of the log on a busy machine takes some seconds.
 const MAX_SILENCE: Duration = Duration::from_secs(20);
 
 type Shared = State<Arc<dyn Control>>;
 
-/// All routes of the admin API. `changes` are more of those that need a token.
+/// Builds all routes of the admin API. `changes` are further routes that need authorisation.
 pub fn router(control: Arc<dyn Control>, access: Access, changes: Router) -> Router {
     let guarded = Router::new()
         .route("/api/v1/switchover", post(switchover))
@@ -40,7 +43,7 @@ pub fn router(control: Arc<dyn Control>, access: Access, changes: Router) -> Rou
     readable(control).merge(guarded).fallback(not_found).method_not_allowed_fallback(not_found)
 }
 
-/// The routes that anybody may read. They are on the HTTP port, too.
+/// Builds the routes that only read, and need no authorisation. The HTTP port has them, too.
 pub fn readable(control: Arc<dyn Control>) -> Router {
     Router::new()
         .route("/api/v1/status", get(status))
@@ -50,19 +53,6 @@ pub fn readable(control: Arc<dyn Control>) -> Router {
         .route("/ready", get(ready))
         .route("/live", get(live))
         .with_state(control)
-}
-
-#[derive(Serialize)]
-struct Failure<'a> {
-    code: &'a str,
-    message: &'a str,
-}
-
-/// An error as this API words it.
-pub(super) fn error(status: StatusCode, code: &str, message: &str) -> Response {
-    let mut response = answer::json(status, &Failure { code, message });
-    response.extensions_mut().insert(ErrorCode(code.to_owned()));
-    response
 }
 
 async fn not_found() -> Response {
@@ -112,11 +102,11 @@ async fn digest(State(control): Shared) -> Response {
     answer::json(StatusCode::OK, &answer)
 }
 
-/// Readiness means: serves, or could take over at once.
+/// Answers whether this master serves or could take over at once.
 async fn ready(State(control): Shared) -> Response {
     let status = control.status();
     if status.ready {
-        // Reads go on while etcd refuses writes, so this master stays ready and says what is wrong.
+        // Reads go on while etcd refuses writes, so this master stays ready and names the problem.
         let refused =
             status.log_refused.map_or(String::new(), |reason| format!("; etcd refuses writes: {reason}"));
         return answer::with_type(
@@ -129,20 +119,20 @@ async fn ready(State(control): Shared) -> Response {
     answer::with_type(StatusCode::SERVICE_UNAVAILABLE, answer::TEXT, format!("not ready: {why}\n"))
 }
 
-/// Liveness means: its own loop still turns. Neither etcd nor the primary has a part in it.
+/// Answers whether the node's loop still runs. Neither etcd nor the primary has a part in it.
 async fn live(State(control): Shared) -> Response {
     let silent = control.silent_for();
     if silent <= MAX_SILENCE {
         return answer::with_type(StatusCode::OK, answer::TEXT, "alive\n");
     }
-    let text = format!("its loop has not come round for {} s\n", silent.as_secs());
+    let text = format!("the main loop of this master has not run for {} s\n", silent.as_secs());
     answer::with_type(StatusCode::SERVICE_UNAVAILABLE, answer::TEXT, text)
 }
 
 async fn switchover(State(control): Shared, Extension(detail): Extension<Detail>, body: Body) -> Response {
     let bad = |message: &str| error(StatusCode::BAD_REQUEST, "bad_request", message);
     let Ok(body) = axum::body::to_bytes(body, MAX_BODY).await else {
-        return bad("the request is too long or did not arrive whole");
+        return bad("the request is too long or incomplete");
     };
     let request = if body.is_empty() {
         SwitchoverRequest::default()
@@ -156,7 +146,7 @@ async fn switchover(State(control): Shared, Extension(detail): Extension<Detail>
         Some(name) => format!("to {}", name.escape_default().take(MAX_NAME).collect::<String>()),
         None => "to the best placed standby".to_owned(),
     });
-    // A task of its own: a caller who goes away must not leave a hand-over half done.
+    // A task of its own: a caller that disconnects must not leave a hand-over half done.
     match tokio::spawn(control.switchover(request.to)).await {
         Ok(Ok(done)) => answer::json(StatusCode::OK, &done),
         Ok(Err(why)) => error(why.http_status(), why.code(), &why.to_string()),

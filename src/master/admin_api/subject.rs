@@ -1,23 +1,23 @@
-//! The subject of a client's certificate, for the audit log. TLS has checked the certificate before; here it is only
-//! read, and what cannot be read is left out.
+//! The subject of a client certificate, for the audit log. TLS has verified the certificate before; here it is only
+//! parsed, and what cannot be parsed is left out.
 
-/// Most characters of a subject that are told.
+/// Most characters of a subject that are logged.
 const MAX_CHARACTERS: usize = 200;
 
-/// Tags of DER.
+/// Tag of a sequence in DER; the next constants are tags, too.
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const OBJECT_ID: u8 = 0x06;
 const VERSION: u8 = 0xa0;
 
-/// The subject of a certificate in DER, like `O=platform, CN=ops`; nothing if it has none that can be read.
+/// Returns the subject of a certificate in DER, like `O=platform, CN=ops`, or `None` if it has none that can be parsed.
 pub(super) fn subject(certificate: &[u8]) -> Option<String> {
     let (certificate, _) = take(certificate, SEQUENCE)?;
     let (mut fields, _) = take(certificate, SEQUENCE)?;
     if fields.first() == Some(&VERSION) {
         (_, fields) = next(fields)?;
     }
-    // Serial number, algorithm, issuer, validity.
+    // Skip serial number, algorithm, issuer and validity.
     for _ in 0..4 {
         (_, fields) = next(fields)?;
     }
@@ -38,7 +38,7 @@ pub(super) fn subject(certificate: &[u8]) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The usual short name of an attribute.
+/// Returns the usual short name of an attribute.
 fn attribute(id: &[u8]) -> &'static str {
     match id {
         [0x55, 4, 3] => "CN",
@@ -51,17 +51,17 @@ fn attribute(id: &[u8]) -> &'static str {
     }
 }
 
-/// The content of the first element, which must have this tag, and what follows it.
+/// Splits off the first element, which must have this tag: returns its content, and the bytes behind it.
 fn take(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     if bytes.first() == Some(&tag) { next(bytes) } else { None }
 }
 
-/// The content of the first element, and what follows it.
+/// Splits off the first element: returns its content, and the bytes behind it.
 fn next(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.get(1..)?.split_first()?;
     let (length, rest) = match length {
         0..=0x7f => (usize::from(*length), rest),
-        // The number of bytes of the length; four are more than any certificate has.
+        // The number of bytes of the length; no certificate needs more than four.
         0x81..=0x84 => {
             let (digits, rest) = rest.split_at_checked(usize::from(*length & 0x7f))?;
             (digits.iter().fold(0, |sum, digit| sum << 8 | usize::from(*digit)), rest)

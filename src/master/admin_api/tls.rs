@@ -1,4 +1,4 @@
-//! The admin API over TLS, with or without certificates of clients.
+//! The admin API over TLS, with or without client certificates.
 
 use std::io;
 use std::path::Path;
@@ -17,18 +17,17 @@ use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use super::access::Certified;
 use super::audit::Remote;
 use super::subject::subject;
-use crate::master::http::server;
-use crate::master::settings::HttpLimits;
 use crate::master::settings::ha::AdminTls;
-use crate::master::tls::{Reloading, TlsError, authorities, certificates, private_key};
+use crate::net::http_server::{self, HttpLimits};
+use crate::net::tls::{Reloading, TlsError, authorities, certificates, private_key};
 
-/// A server for TLS. Its files are read again for every connection, so that they can be replaced: connections are few,
-/// and certificates are renewed by others.
+/// TLS acceptor. Its files are read again for every connection, because other programs renew certificates; connections
+/// are few.
 #[derive(Clone, Debug)]
 pub(super) struct Tls(Reloading<TlsAcceptor>);
 
 impl Tls {
-    /// Reads the files. Clients must show a certificate if there is nothing else that they could show.
+    /// Reads the files. Clients must show a certificate if there is no token that they could show instead.
     pub(super) fn read(files: &AdminTls, certificate_needed: bool) -> Result<Self, TlsError> {
         let files = files.clone();
         let read = move || acceptor(&files, certificate_needed);
@@ -47,7 +46,7 @@ impl Tls {
             let (tls, router) = (self.clone(), router.clone().layer(Extension(remote)));
             async move {
                 let stream = tls.0.current().await.accept(stream).await?;
-                // A certificate that is there has been checked.
+                // A certificate that is present has been verified.
                 let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
                 let router = match shown {
                     Some(certificate) => {
@@ -59,7 +58,7 @@ impl Tls {
                 Ok::<_, io::Error>((stream, router))
             }
         };
-        server::serve_with(listener, open, limits, stop).await;
+        http_server::serve_with(listener, open, limits, stop).await;
     }
 }
 

@@ -1,4 +1,4 @@
-//! A connection between a master and its companion: one JSON object per line, descriptors beside them.
+//! A connection between a master and its companion: one JSON object per line, with file descriptors attached.
 //!
 //! The kernel delivers descriptors with the first byte of the line that they were sent with, or with a line before it,
 //! never later. So they wait in a queue until their line is whole.
@@ -21,15 +21,15 @@ use tokio::net::UnixStream;
 
 /// Longest line: the addresses of some masters, and a token that may come from a file of any content.
 const MAX_LINE: usize = 64 << 10;
-/// How much is read at a time; most lines are shorter.
+/// Bytes read at a time; most lines are shorter.
 const CHUNK: usize = 4 << 10;
-/// Most descriptors that may wait for their line. No message has more than one, and none is sent before the one before
-/// it was read.
+/// Most descriptors that may wait for their line. No message has more than one, and `receive` reads more bytes only
+/// while no line is complete, so few can be waiting.
 const MAX_DESCRIPTORS: usize = 4;
 /// Time for the other side to read a line: it does little else.
 const SEND_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// One end of a connection.
+/// One end of the connection.
 #[derive(Debug)]
 pub(super) struct Channel {
     stream: UnixStream,
@@ -42,7 +42,7 @@ impl Channel {
         Self { stream, received: Vec::new(), descriptors: VecDeque::new() }
     }
 
-    /// Sends a message, with a descriptor if there is one.
+    /// Sends a message, with its descriptor if there is one.
     pub(super) async fn send(
         &self,
         message: &impl Serialize,
@@ -56,7 +56,7 @@ impl Channel {
         let sending = async {
             let mut sent = 0;
             while sent < line.len() {
-                // The descriptor goes with the first byte.
+                // The descriptor is attached to the first byte only.
                 let descriptor = descriptor.filter(|_| sent == 0);
                 let rest = &line[sent..];
                 let send = || send_once(self.stream.as_fd(), rest, descriptor);
@@ -69,7 +69,7 @@ impl Channel {
             .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// The next message; none at the end of the connection. Nothing is lost if this is given up while it waits.
+    /// Receives the next message; `None` at the end of the connection. Cancel safe: what has arrived is kept.
     pub(super) async fn receive<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         loop {
             if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
@@ -95,7 +95,7 @@ impl Channel {
         }
     }
 
-    /// The descriptor that came with the message that was received last.
+    /// Returns the descriptor that came with the message received last.
     pub(super) fn descriptor(&mut self) -> io::Result<OwnedFd> {
         self.descriptors.pop_front().ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidData, "a message came without its descriptor")

@@ -1,5 +1,5 @@
-//! The master's side of its companion: starts one unless it is there, tells it about the port, and does so again when it
-//! is gone. A master without a companion works as one with it until it dies.
+//! The master's side of its companion: starts a companion unless one runs, keeps it informed about the port, and starts
+//! another when it is gone. A master without a companion works the same until it dies.
 
 use std::io;
 use std::net::SocketAddr;
@@ -28,42 +28,41 @@ use crate::master::door::Door;
 use crate::master::metrics::{Counters, Metrics};
 use crate::master::settings::companion::CompanionSettings;
 
-/// The variable by which processes are told whose end is their own.
+/// Environment variable with the pid of the process that a child process must not outlive.
 pub const DIES_WITH: &str = "MOONKEEPER_DIES_WITH";
 
-/// The allocator of a small process: one thread, and little kept for later.
+/// Allocator settings for a small process: one arena, no background thread.
 const ALLOCATOR: (&str, &str) = ("_RJEM_MALLOC_CONF", "background_thread:false,narenas:1");
 
-/// Time for a companion that runs to answer. A master that starts waits for it, because its predecessor's port may be
-/// there.
+/// Time for a companion that runs to answer. A starting master waits for it, because the companion may hold the port of
+/// its predecessor.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-/// Time for a companion to start, on a machine that has much else to do.
+/// Time for a companion to start on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause between two looks at whether it has.
+/// Interval at which the master checks whether the companion has started.
 const START_POLL: Duration = Duration::from_millis(20);
-/// Backoff between two attempts: the first, and the longest.
+/// Back-off between two attempts: the first, and the longest.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// A connection that lasted so long was a good one: backoff begins anew.
+/// A connection that lasted this long was healthy: the back-off starts over.
 const GOOD: Duration = Duration::from_secs(60);
-/// What is read of the last words of a companion that could not start.
+/// Most bytes that are read from stderr of a companion that could not start.
 const LAST_WORDS: u64 = 1 << 10;
 
-/// What a companion is kept with.
+/// Everything that keeping a companion takes.
 #[derive(Debug)]
 pub struct Setup<'a> {
-    /// Where it is, or that it has to be started.
+    /// Where the companion is, or that it has to be started.
     pub settings: &'a CompanionSettings,
-    /// This process among all that ever were masters here.
+    /// Id of this process among all processes of this master.
     pub boot_id: String,
     /// The RPC address of this master.
     pub address: SocketAddr,
     /// What the companion tells the other masters when this one has ended.
     pub testimonies: watch::Receiver<Option<Testimony>>,
-    /// What is counted.
     pub metrics: Arc<Metrics>,
 }
 
-/// The companion of this master.
+/// Handle of the task that keeps the companion of this master.
 #[derive(Debug)]
 pub struct Companion {
     dismiss: oneshot::Sender<()>,
@@ -71,9 +70,9 @@ pub struct Companion {
 }
 
 impl Companion {
-    /// Makes the RPC port of a master with a companion, and what turns clients away from it while it does not serve; if the
-    /// companion has the port of a predecessor that died, clients are turned away from now on. Returns within
-    /// [`ANSWER_TIMEOUT`]; a companion that has to be started is there later.
+    /// Starts keeping a companion. Returns its handle, the [`Door`] that turns clients away while this master does not
+    /// serve, and the [`HeldPort`]. If the companion has the port of a predecessor that died, clients are turned away
+    /// from now on. Returns within [`ANSWER_TIMEOUT`]; a companion that has to be started is there later.
     pub async fn start(setup: Setup<'_>) -> (Option<Self>, Arc<Door>, HeldPort) {
         let (socket, starts_it) = match setup.settings {
             CompanionSettings::Off => {
@@ -83,7 +82,10 @@ impl Companion {
             CompanionSettings::Own => match place::own_socket(setup.address) {
                 Ok(path) => (path, true),
                 Err(error) => {
-                    tracing::warn!(%error, "no place for a companion; clients wait longer if this process dies");
+                    tracing::warn!(
+                        %error,
+                        "no folder for the socket of a companion; clients wait longer if this process dies"
+                    );
                     Counters::add(&setup.metrics.counters.companion_failures, 1);
                     return (None, Arc::new(Door::default()), HeldPort::default());
                 }
@@ -103,14 +105,14 @@ impl Companion {
             testimonies: setup.testimonies,
             child: None,
         };
-        // A failure is no news before it was tried to start one.
+        // A failure is not logged yet: the keeper has not tried to start a companion.
         let first = keeper.connect().await.ok();
         let (dismiss, dismissed) = oneshot::channel();
         let task = tokio::spawn(keeper.keep(first, dismissed));
         (Some(Self { dismiss, task }), door, held)
     }
 
-    /// Says that this master ends on purpose, and waits until the companion has heard it.
+    /// Reports to the companion that this master ends on purpose, and waits until it has read that.
     pub async fn dismiss(self) {
         if self.dismiss.send(()).is_ok() {
             let _ = timeout(ANSWER_TIMEOUT, self.task).await;
@@ -120,7 +122,7 @@ impl Companion {
 
 struct Keeper {
     socket: PathBuf,
-    /// Whether a companion that is not there is started.
+    /// Whether the master starts a companion that does not run.
     starts_it: bool,
     boot_id: String,
     address: SocketAddr,
@@ -150,7 +152,7 @@ impl Keeper {
                     tracing::info!("the companion is back");
                     warned = false;
                 } else {
-                    tracing::debug!(socket = %self.socket.display(), "there is a companion");
+                    tracing::debug!(socket = %self.socket.display(), "connected to the companion");
                 }
                 self.inform(channel).await
             };
@@ -165,14 +167,15 @@ impl Keeper {
                 result = work => result,
             };
             channel = None;
-            // Reaped by the runtime if it has ended, left alone if not.
+            // The runtime reaps it if it has ended; a live one is left alone.
             self.child = None;
             self.metrics.counters.companion_connected.store(0, Ordering::Relaxed);
             Counters::add(&self.metrics.counters.companion_failures, 1);
             if begun.elapsed() >= GOOD {
                 backoff = BACKOFF.0;
             }
-            let error = result.err().map_or_else(|| "it has ended".to_owned(), |why| why.to_string());
+            let error =
+                result.err().map_or_else(|| "the companion has ended".to_owned(), |why| why.to_string());
             if !warned {
                 warned = true;
                 tracing::warn!(
@@ -180,7 +183,10 @@ impl Keeper {
                     "no companion; clients wait for seconds longer if this process dies meanwhile"
                 );
             } else {
-                tracing::debug!(error, "still no companion");
+                tracing::debug!(
+                    error,
+                    "still no companion: clients would wait for seconds if this process died"
+                );
             }
             tokio::select! {
                 () = sleep(backoff) => {}
@@ -190,8 +196,7 @@ impl Keeper {
         }
     }
 
-    /// Tells the companion what the port is and what there is to tell of this master, again at each change, until the
-    /// connection ends.
+    /// Sends the port and the testimony to the companion, again at each change, until the connection ends.
     async fn inform(&mut self, channel: &mut Channel) -> io::Result<()> {
         self.ports.mark_changed();
         self.testimonies.mark_changed();
@@ -217,7 +222,7 @@ impl Keeper {
                     return match message? {
                         None => Ok(()),
                         Some(_) => {
-                            Err(io::Error::new(io::ErrorKind::InvalidData, "it says what it was not asked"))
+                            Err(io::Error::new(io::ErrorKind::InvalidData, "the message was not expected"))
                         }
                     };
                 }
@@ -228,7 +233,7 @@ impl Keeper {
     async fn say_goodbye(&self, channel: Option<Channel>) {
         let Some(mut channel) = channel else { return };
         if channel.send(&ToCompanion::Goodbye, None).await.is_ok() {
-            // It closes the connection when it has heard.
+            // The companion closes the connection when it has read the message.
             while let Ok(Some(_)) = channel.receive::<ToMaster>().await {}
         }
     }
@@ -238,7 +243,7 @@ impl Keeper {
             Ok(channel) => return Ok(channel),
             Err(why) => why,
         };
-        // Only where there is none: one that does not answer has the socket.
+        // Only where no companion runs: one that does not answer still has the socket.
         let none = matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
         if !self.starts_it || !none {
             return Err(why);
@@ -253,7 +258,7 @@ impl Keeper {
                 if let Some(stderr) = last_words.take() {
                     let _ = stderr.take(LAST_WORDS).read_to_string(&mut words).await;
                 }
-                return Err(io::Error::other(format!("it ended with {status}: {}", words.trim())));
+                return Err(io::Error::other(format!("the companion ended with {status}: {}", words.trim())));
             }
             match greet(&self.socket, &self.boot_id).await {
                 Ok(greeted) => return self.accept_port(greeted),
@@ -263,13 +268,13 @@ impl Keeper {
         }
     }
 
-    /// Connects to a companion that is there, and takes the port that it has for this master.
+    /// Connects to a companion that runs, and takes over the port that it holds for this master.
     async fn connect(&mut self) -> io::Result<Channel> {
         let greeted = timeout(ANSWER_TIMEOUT, greet(&self.socket, &self.boot_id)).await;
         self.accept_port(greeted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?)
     }
 
-    /// Turns clients away from the port of a predecessor that died, as from one's own after a switchover.
+    /// Turns clients away from the port of a predecessor that died, as from this master's own port after a switchover.
     fn accept_port(&self, (channel, port): Greeted) -> io::Result<Channel> {
         let Some((socket, told)) = port else { return Ok(channel) };
         let ended_ago = Duration::from_millis(told.ended_ms_ago);
@@ -289,7 +294,7 @@ impl Keeper {
     }
 }
 
-/// A companion that watches this process, and the port of the one before if it had one.
+/// A companion that watches this process, and the port of the process before if it held one.
 type Greeted = (Channel, Option<(std::net::TcpListener, PortOfTheDead)>);
 
 async fn greet(socket: &Path, boot_id: &str) -> io::Result<Greeted> {
@@ -303,14 +308,14 @@ async fn greet(socket: &Path, boot_id: &str) -> io::Result<Greeted> {
             let socket = channel.descriptor()?.into();
             Ok((channel, Some((socket, told))))
         }
-        Some(ToMaster::Busy) => Err(io::Error::other("it belongs to another master that lives")),
+        Some(ToMaster::Busy) => Err(io::Error::other("the companion watches another master, which runs")),
         None => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }
 
-/// Starts a companion: this program, with nothing of this process but the end of a pipe for its last words.
+/// Starts a companion: this program, which inherits nothing of this process but the write end of a pipe for its stderr.
 fn start(socket: &Path) -> io::Result<Child> {
-    // Also where the file was replaced, and under whichever name this program was called.
+    // This path works even if the file was replaced, and whatever name this program was called by.
     let mut command = std::process::Command::new("/proc/self/exe");
     command
         .arg0("moonkeeper")

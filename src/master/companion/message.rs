@@ -1,23 +1,22 @@
-//! What a master and its companion say to each other. A message of a kind that the
-//! other side does not know ends the connection; fields that it does not know are passed over, because a master can be
-//! newer than the companion of its predecessor.
+//! Messages between a master and its companion. A message of an unknown kind ends the connection; unknown fields are
+//! ignored, because a master can be newer than the companion of its predecessor.
 
 use serde::{Deserialize, Serialize};
 
 use super::testimony::Testimony;
 
-/// What a master says.
+/// A message of the master.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(super) enum ToCompanion {
-    /// First of all: which process this is. Comes with a pidfd of it.
+    /// The first message: identifies the process. Comes with its pidfd.
     Hello {
-        /// Another one after every start of a master.
+        /// Differs after every start of a master.
         boot_id: String,
     },
     /// The RPC port is open. Comes with its listening socket.
     Port,
-    /// What to tell the other masters when this one has ended. Replaces what was said before.
+    /// What to report to the other masters when this one has ended. Replaces the one before.
     Testimony(Testimony),
     /// The RPC port is closed, or will be at once.
     Forget,
@@ -25,11 +24,11 @@ pub(super) enum ToCompanion {
     Goodbye,
 }
 
-/// What a companion answers to [`ToCompanion::Hello`].
+/// The companion's answer to [`ToCompanion::Hello`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(super) enum ToMaster {
-    /// This process is now the one that the companion watches.
+    /// The companion now watches this process.
     Welcome {
         /// The port of the process before, which has died. Comes with its listening socket.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,21 +1,21 @@
 //! The companion: a small process beside a master that turns Mooncake clients away once the master has died.
 //!
-//! A Mooncake client that finds the port of a dead primary closed tries again for more than four seconds. One whose
+//! A Mooncake client that finds the port of a dead primary closed retries it for more than four seconds. One whose
 //! connection is accepted and closed fails at once and goes to the new primary. A dead process cannot do that, so the
-//! companion holds a duplicate of its listening socket. The master hands the socket over on a Unix socket, together with
-//! a pidfd of itself; the companion accepts nothing before that pidfd says that the process has ended. The end of the
-//! Unix connection means nothing.
+//! companion holds a duplicate of its listening socket. The master hands the socket over on a Unix socket, together
+//! with a pidfd of itself; the companion accepts no connection before that pidfd reports that the process has ended.
+//! The end of the Unix connection has no meaning.
 //!
 //! | module | what |
 //! |---|---|
-//! | `message` | what master and companion say to each other |
-//! | `channel` | how: lines of JSON with descriptors |
+//! | `message` | the messages between master and companion |
+//! | `channel` | their transport: lines of JSON with file descriptors |
 //! | `place` | where the Unix socket is, and who may use it |
-//! | `watch` | what the companion decides; no I/O, no clock |
-//! | `process` | the companion's process around it |
-//! | `testimony` | what it tells the other masters when its own has ended |
+//! | `watch` | the companion's decisions; no I/O, no clock |
+//! | `process` | the process that carries them out |
+//! | `testimony` | the report to the other masters when the companion's own has ended |
 //! | `keeper` | the master's side: starts a companion, and keeps it informed |
-//! | `held_port` | the RPC port of the master, as the keeper is told of it |
+//! | `held_port` | the socket of the RPC port, published to the keeper |
 
 mod channel;
 mod held_port;

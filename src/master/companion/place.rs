@@ -1,7 +1,7 @@
-//! Where the Unix socket of a companion is, and who may use it: processes of the same user.
+//! The Unix socket of a companion: its path, and the check that only processes of the same user use it.
 //!
-//! A companion that a master starts itself is found again by the master that is restarted after it. So its place follows
-//! from what both have in common: user, network namespace and RPC address.
+//! A restarted master has to find the companion that its predecessor started. So the path follows from what both have
+//! in common: user, network namespace and RPC address.
 
 use std::fs::{DirBuilder, Permissions};
 use std::io;
@@ -12,33 +12,34 @@ use std::path::{Path, PathBuf};
 use rustix::process::geteuid;
 use tokio::net::{UnixListener, UnixStream};
 
-/// Mode of the folder with sockets.
+/// Mode of the folder of the sockets.
 const FOLDER_MODE: u32 = 0o700;
-/// Mode of a socket.
+/// Mode of a socket: only its owner may connect.
 const SOCKET_MODE: u32 = 0o600;
-/// The bits of a mode that let other users in.
+/// Mode bits that grant access to other users.
 const OTHERS: u32 = 0o077;
 
-/// The socket of the companion that the master at `address` starts itself, in a folder of this user alone.
+/// Returns the path of the socket for the companion that the master at `address` starts itself, in a private folder of
+/// this user.
 pub(super) fn own_socket(address: SocketAddr) -> io::Result<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir());
     let parent = std::path::absolute(runtime.unwrap_or_else(std::env::temp_dir))?;
     let folder = parent.join(format!("moonkeeper-{}", geteuid().as_raw()));
     make_private(&folder)?;
-    // The same address in two network namespaces is two ports.
+    // The same address is another port in another network namespace.
     let network = std::fs::read_link("/proc/self/ns/net")?;
     let identity = format!("{} {address}", network.display());
     let name = format!("companion-{:016x}.sock", xxhash_rust::xxh3::xxh3_64(identity.as_bytes()));
     Ok(folder.join(name))
 }
 
-/// Makes a folder that belongs to this user alone, or checks that it does.
+/// Creates a folder that only this user can access, or checks that an existing one is so.
 fn make_private(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(FOLDER_MODE).create(folder) {
         Err(why) if why.kind() != io::ErrorKind::AlreadyExists => return Err(at(folder, &why)),
         _ => {}
     }
-    // A link is not followed: its owner could lead it elsewhere later.
+    // A link is not followed: its owner could point it elsewhere later.
     let found = std::fs::symlink_metadata(folder)?;
     if !found.is_dir() || found.uid() != geteuid().as_raw() || found.mode() & OTHERS != 0 {
         let text = format!("{} is not a folder of this user alone", folder.display());
@@ -47,7 +48,7 @@ fn make_private(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Connects to the companion there, which must run as the same user.
+/// Connects to the companion at this path, which must run as the same user.
 pub(super) async fn connect(socket: &Path) -> io::Result<UnixStream> {
     let stream = UnixStream::connect(socket).await?;
     if !is_same_user(&stream)? {
@@ -56,36 +57,36 @@ pub(super) async fn connect(socket: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Whether the other end belongs to this user. Not even root may be another one: it has no business here.
+/// Returns whether the other end belongs to this user. Root is refused as well: it has no business here.
 pub(super) fn is_same_user(stream: &UnixStream) -> io::Result<bool> {
     Ok(stream.peer_cred()?.uid() == geteuid().as_raw())
 }
 
-/// The socket that a companion listens on. Its file is removed with it.
+/// The socket that a companion listens on. Its file is removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     path: PathBuf,
-    /// Device and inode, to remove no other companion's file.
+    /// Device and inode, so that the file of another companion is not removed.
     file: (u64, u64),
     pub(super) listener: UnixListener,
 }
 
 impl Place {
-    /// Listens there, unless a companion does so already.
+    /// Listens on this path, unless another companion does so already.
     pub(super) async fn take(path: &Path) -> io::Result<Self> {
         match UnixStream::connect(path).await {
             Ok(_) => {
                 let text = format!("another companion listens on {}", path.display());
                 return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
             }
-            // What a companion that was killed has left behind.
+            // The file was left behind by a companion that was killed.
             Err(why) if why.kind() == io::ErrorKind::ConnectionRefused => {
                 std::fs::remove_file(path).map_err(|why| at(path, &why))?;
             }
             Err(_) => {}
         }
         let listener = UnixListener::bind(path).map_err(|why| at(path, &why))?;
-        // Until then the users of connections decide alone, which are asked for in any case.
+        // Until the mode is set, only the check of each connection's user protects the socket; it is made in any case.
         std::fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE)).map_err(|why| at(path, &why))?;
         let found = std::fs::symlink_metadata(path)?;
         Ok(Self { path: path.to_owned(), file: (found.dev(), found.ino()), listener })
@@ -96,7 +97,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let is_own = |found: &std::fs::Metadata| (found.dev(), found.ino()) == self.file;
         if std::fs::symlink_metadata(&self.path).is_ok_and(|found| is_own(&found)) {
-            // A file that stays behind is replaced by the next companion.
+            // A file that is left behind is replaced by the next companion.
             let _ = std::fs::remove_file(&self.path);
         }
     }

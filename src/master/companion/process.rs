@@ -1,4 +1,4 @@
-//! The process of a companion: one thread that waits, and does what [`Watch`] says.
+//! The process of a companion: one thread that waits for events and carries out the decisions of [`Watch`].
 
 use std::io;
 use std::net::TcpListener as StdTcpListener;
@@ -20,24 +20,24 @@ use super::place::{Place, is_same_user};
 use super::testimony::Testimony;
 use super::watch::Watch;
 
-/// Out of file descriptors: how long to wait before the next attempt to accept.
+/// Wait before the next attempt to accept when file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// Where a companion says what it does.
+/// Callback that takes the log lines of a companion.
 pub type Log<'a> = &'a mut (dyn FnMut(&str) + Send);
 
-/// What a companion is told when it starts.
+/// Options of a companion.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where masters reach it.
+    /// Path of the socket on which masters connect.
     pub socket: PathBuf,
-    /// Whether it is a container of its own, which Kubernetes starts and ends.
+    /// Whether it runs in a container of its own, which Kubernetes starts and ends.
     pub sidecar: bool,
-    /// The process whose end is its own.
+    /// The process that the companion must not outlive.
     pub dies_with: Option<Pid>,
 }
 
-/// Runs a companion until its time is over.
+/// Runs a companion until it has nothing to wait for any more.
 ///
 /// # Errors
 ///
@@ -59,7 +59,7 @@ pub async fn run(options: &Options, log: Log<'_>) -> io::Result<()> {
     companion.serve(&place, guardian, log).await
 }
 
-/// The end of a process, as its pidfd tells it.
+/// Waits for the end of a process by its pidfd.
 #[derive(Debug)]
 struct ProcessEnd(AsyncFd<OwnedFd>);
 
@@ -74,10 +74,10 @@ impl ProcessEnd {
         Ok(Self(registered?))
     }
 
-    /// Waits for it; forever if there is no process.
+    /// Waits until the process has ended; forever if there is none.
     async fn of(process: Option<&Self>) {
         match process {
-            // An error of the runtime is no end of a process.
+            // An error of the runtime does not mean that the process has ended.
             Some(process) if process.0.readable().await.is_ok() => {}
             _ => std::future::pending().await,
         }
@@ -89,13 +89,13 @@ struct Running {
     watch: Watch<StdTcpListener>,
     /// The connection to the watched master.
     master: Option<Channel>,
-    /// A connection that has not introduced itself. There is one at a time: a newer one takes its place.
+    /// A connection that has not sent its Hello. There is one at a time: a newer one replaces it.
     newcomer: Option<Channel>,
     /// The process of the watched master.
     process: Option<ProcessEnd>,
-    /// What to tell when that has ended.
+    /// What to report when that process has ended.
     testimony: Option<Testimony>,
-    /// The port, while connections are accepted.
+    /// The port, while connections to it are accepted and closed.
     accepting: Option<TcpListener>,
 }
 
@@ -111,16 +111,18 @@ enum Event {
 
 impl Running {
     async fn serve(&mut self, place: &Place, guardian: Option<ProcessEnd>, log: Log<'_>) -> io::Result<()> {
-        // As the first process of a container it would ignore the signal otherwise.
+        // Without a handler, the first process of a container would ignore the signal.
         let mut terminate = signal(SignalKind::terminate())?;
         loop {
             let next = self.watch.next_change();
             let Self { master, newcomer, process, accepting, .. } = self;
             let event = tokio::select! {
                 biased;
-                _ = terminate.recv() => Event::End("asked to end"),
-                () = ProcessEnd::of(guardian.as_ref()) => Event::End("the process that it belongs to has ended"),
-                // What a master said before it died counts, and a successor comes after that.
+                _ = terminate.recv() => Event::End("stopping: SIGTERM"),
+                () = ProcessEnd::of(guardian.as_ref()) => {
+                    Event::End("the process of MOONKEEPER_DIES_WITH has ended")
+                }
+                // Messages that the master sent before it died count, and come before those of its successor.
                 message = receive(master) => Event::FromMaster(message),
                 () = ProcessEnd::of(process.as_ref()) => Event::MasterDied,
                 message = receive(newcomer) => Event::FromNewcomer(message),
@@ -153,13 +155,13 @@ impl Running {
         }
     }
 
-    /// The master has died: its clients are turned away from now on.
+    /// Handles the death of the master: reports it to the other masters, and turns clients away from now on.
     fn bury(&mut self, log: Log<'_>) {
         self.process = None;
         self.master = None;
         self.watch.died(Instant::now());
         if let Some(testimony) = self.testimony.take() {
-            // Beside everything else: another master takes over within tens of milliseconds.
+            // In a task of its own: another master takes over within tens of milliseconds.
             tokio::spawn(testimony.give());
         }
         if !self.watch.accepts() {
@@ -172,7 +174,8 @@ impl Running {
                 log("the master has died, its clients are turned away");
             }
             Some(Err(why)) => {
-                // Clients that wait in the backlog of a held port wait for longer than those that find it closed.
+                // Clients in the backlog of a port that is held but not accepted wait longer than those that find it
+                // closed.
                 self.watch.forget();
                 log(&format!("the master has died, and its clients cannot be turned away: {why}"));
             }
@@ -180,7 +183,7 @@ impl Running {
         }
     }
 
-    /// A message of the watched master.
+    /// Carries out a message of the watched master.
     fn obey(&mut self, message: io::Result<Option<ToCompanion>>, log: Log<'_>) {
         let done = match message {
             Ok(Some(ToCompanion::Port)) => self.descriptor_of_master().and_then(listening).map(|port| {
@@ -199,11 +202,11 @@ impl Running {
                 self.testimony = None;
                 self.watch.goodbye(Instant::now());
                 log("the master ends on purpose");
-                // Closed, so that the master sees that it was heard.
+                // Closing the connection acknowledges the message.
                 self.master = None;
                 Ok(())
             }
-            // The end of a connection is not the end of a process.
+            // The end of the connection is not the end of the process; only the pidfd tells that.
             Ok(None) => {
                 self.master = None;
                 Ok(())
@@ -221,18 +224,18 @@ impl Running {
         self.master.as_mut().ok_or(io::ErrorKind::NotConnected)?.descriptor()
     }
 
-    /// The first message of a connection: a master introduces itself, or the connection is closed.
+    /// Handles the first message of a connection: a master sends Hello, or the connection is closed.
     async fn meet(&mut self, message: io::Result<Option<ToCompanion>>, log: Log<'_>) {
         let Some(mut channel) = self.newcomer.take() else { return };
         let Ok(Some(ToCompanion::Hello { boot_id })) = message else { return };
         let Ok(process) = channel.descriptor().and_then(ProcessEnd::new) else { return };
         let answer = self.watch.hello(&boot_id, Instant::now());
         if answer == ToMaster::Busy {
-            log("another master asks for this companion, and is refused: the one that it belongs to lives");
+            log("refused another master: the one that this companion watches still runs");
             let _ = channel.send(&answer, None).await;
             return;
         }
-        // From here on a master lives.
+        // A master lives from here on, so connections to the port must no longer be accepted.
         self.accepting = None;
         self.process = Some(process);
         self.testimony = None;
@@ -244,19 +247,19 @@ impl Running {
         let sent = channel.send(&answer, port.map(AsFd::as_fd)).await;
         match sent {
             Ok(()) => self.master = Some(channel),
-            // It is watched nevertheless, and comes again.
+            // The process is watched nevertheless; its master connects again.
             Err(why) => log(&format!("the connection to the master is closed: {why}")),
         }
     }
 }
 
-/// A listening socket of TCP, and nothing else.
+/// Checks that a descriptor is a listening TCP socket.
 fn listening(descriptor: OwnedFd) -> io::Result<StdTcpListener> {
     let is_tcp = socket_protocol(&descriptor)? == Some(ipproto::TCP);
     if !is_tcp || !socket_acceptconn(&descriptor)? {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "this is no listening socket"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not a listening TCP socket"));
     }
-    // The master has set it already; a socket that blocks would stop this process.
+    // The master has set it already; a blocking socket would stop this process.
     rustix::io::ioctl_fionbio(&descriptor, true)?;
     Ok(StdTcpListener::from(descriptor))
 }
@@ -268,7 +271,7 @@ async fn receive(channel: &mut Option<Channel>) -> io::Result<Option<ToCompanion
     }
 }
 
-/// The next connection of a process of the same user; those of others are closed.
+/// Returns the next connection of a process of the same user; those of other users are closed.
 async fn connection(place: &Place) -> Channel {
     loop {
         match place.listener.accept().await {
@@ -305,10 +308,10 @@ mod tests {
     use super::super::message::PortOfTheDead;
     use super::*;
 
-    /// A connection that is accepted is closed at once; one that is not says nothing for this long.
+    /// An accepted connection is closed at once; one that is not accepted stays silent for this long.
     const SILENCE: Duration = Duration::from_millis(200);
 
-    /// A process that plays a master, and its companion.
+    /// A child process that plays a master, and its companion.
     struct Scene {
         master: Child,
         socket: PathBuf,
@@ -342,7 +345,7 @@ mod tests {
             Self { master: stranger(), socket, companion, port, address }
         }
 
-        /// Introduces a process, and returns the connection with the answer.
+        /// Sends Hello for a process, and returns the connection with the answer.
         async fn hello(&self, boot_id: &str, process: &Child) -> (Channel, Option<ToMaster>) {
             let mut channel = Channel::new(UnixStream::connect(&self.socket).await.unwrap());
             let pid = Pid::from_raw(i32::try_from(process.id()).unwrap()).unwrap();
@@ -353,7 +356,7 @@ mod tests {
             (channel, answer)
         }
 
-        /// A master that has handed its port over.
+        /// Returns the connection of a master that has handed its port over.
         async fn watched(&self) -> Channel {
             let (channel, answer) = self.hello("a", &self.master).await;
             assert_eq!(answer, Some(ToMaster::Welcome { port: None }));

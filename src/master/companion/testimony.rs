@@ -1,5 +1,5 @@
-//! What a companion tells the other masters when its own has ended, so that the new primary holds for a shorter time what
-//! the old one may have promised (R6, docs/decisions/008).
+//! The report of a companion to the other masters that its own has ended, which shortens the hold of the new primary
+//! (R6, docs/decisions/008).
 
 use std::time::Duration;
 
@@ -8,24 +8,24 @@ use tokio::time::{Instant, sleep};
 
 use crate::master::peer::witness::{EndedProcess, report_end};
 
-/// Time for one attempt.
+/// Timeout of one attempt to report to the masters.
 const WITHIN: Duration = Duration::from_secs(1);
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
-/// A report that comes later is of no use: another master has been primary for long.
+/// A later report is of no use: the new primary has been serving for long.
 const GIVE_UP: Duration = Duration::from_secs(10);
 
-/// What there is to tell, and to which masters. The master keeps it up to date while it lives.
+/// The report, and the masters that receive it. The master keeps it up to date while it lives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Testimony {
-    /// The process whose end is told, and what proves it.
+    /// The process whose end is reported, and what proves it.
     pub ended: EndedProcess,
     /// Peer addresses of the other masters.
     pub peers: Vec<String>,
 }
 
 impl Testimony {
-    /// Tells it, again to those that did not acknowledge it. The process must have ended.
+    /// Sends the report, and retries for the masters that did not acknowledge it. The process must have ended.
     pub(super) async fn give(self) {
         let Self { ended, mut peers } = self;
         let until = Instant::now() + GIVE_UP;

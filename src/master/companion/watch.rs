@@ -1,11 +1,11 @@
-//! What the companion decides: whom it watches, when it accepts connections, when it ends. No I/O, no clock.
+//! The companion's decisions: which process it watches, when it accepts connections, when it ends. No I/O, no clock.
 
 use std::time::{Duration, Instant};
 
 use super::message::{PortOfTheDead, ToMaster};
 
-/// How long clients of a master that has died are turned away. They hear of the new primary within a tenth of a second,
-/// or within a leader's lease where no standby noticed the death at once.
+/// How long clients of a master that has died are turned away. They learn of the new primary within a tenth of a
+/// second, or within a leader lease where no standby noticed the death at once.
 pub(super) const TURN_AWAY: Duration = Duration::from_secs(10);
 
 /// How long a companion without a live master waits for one.
@@ -14,7 +14,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// The state of a companion. `P` is the listening socket.
 #[derive(Debug)]
 pub(super) struct Watch<P> {
-    /// Whether it is a container of its own, which Kubernetes starts and ends.
+    /// Whether it runs in a container of its own, which Kubernetes starts and ends.
     sidecar: bool,
     phase: Phase,
     port: Option<P>,
@@ -22,9 +22,9 @@ pub(super) struct Watch<P> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
-    /// No master since then.
+    /// No master has connected since then.
     Alone { since: Instant },
-    /// A live master.
+    /// The master with this boot id is alive.
     Watching { boot_id: String },
     /// A master that ended on purpose.
     Dismissed,
@@ -37,12 +37,11 @@ impl<P> Watch<P> {
         Self { sidecar, phase: Phase::Alone { since: now }, port: None }
     }
 
-    /// A master introduces itself. On a welcome, it is the one that is watched from now on, and what the answer says about
-    /// a port is about [`Self::port`].
+    /// Handles the Hello of a master. After a Welcome this master is watched; a port in the answer is [`Self::port`].
     pub(super) fn hello(&mut self, boot_id: &str, now: Instant) -> ToMaster {
         let port = match &self.phase {
             Phase::Watching { boot_id: watched } if watched != boot_id => return ToMaster::Busy,
-            // The same master after its connection broke.
+            // The same master, after its connection broke.
             Phase::Watching { .. } => None,
             Phase::Alone { .. } | Phase::Dismissed => None,
             Phase::Died { at, turned_away } => self.port.as_ref().map(|_| PortOfTheDead {
@@ -54,49 +53,49 @@ impl<P> Watch<P> {
         ToMaster::Welcome { port }
     }
 
-    /// The master has opened its port.
+    /// Holds the socket of the port that the master has opened.
     pub(super) fn hold(&mut self, port: P) {
         if matches!(self.phase, Phase::Watching { .. }) {
             self.port = Some(port);
         }
     }
 
-    /// The master has closed its port.
+    /// Drops the socket: the master has closed its port.
     pub(super) fn forget(&mut self) {
         self.port = None;
     }
 
-    /// The master ends on purpose.
+    /// Handles that the master ends on purpose.
     pub(super) fn goodbye(&mut self, now: Instant) {
         self.port = None;
         self.phase = if self.sidecar { Phase::Alone { since: now } } else { Phase::Dismissed };
     }
 
-    /// The process of the master has ended.
+    /// Handles that the process of the master has ended.
     pub(super) fn died(&mut self, now: Instant) {
         if matches!(self.phase, Phase::Watching { .. }) {
             self.phase = Phase::Died { at: now, turned_away: 0 };
         }
     }
 
-    /// A connection was accepted and closed.
+    /// Counts a connection that was accepted and closed.
     pub(super) fn turned_away(&mut self) {
         if let Phase::Died { turned_away, .. } = &mut self.phase {
             *turned_away += 1;
         }
     }
 
-    /// The socket that is held, whether or not connections are accepted.
+    /// Returns the socket that is held, whether or not connections are accepted.
     pub(super) fn port(&self) -> Option<&P> {
         self.port.as_ref()
     }
 
-    /// Whether connections to the port have to be accepted and closed: never while a master lives.
+    /// Returns whether connections to the port have to be accepted and closed: never while a master lives.
     pub(super) fn accepts(&self) -> bool {
         matches!(self.phase, Phase::Died { .. }) && self.port.is_some()
     }
 
-    /// Closes the port when its time is over.
+    /// Drops the socket once clients were turned away for [`TURN_AWAY`].
     pub(super) fn advance(&mut self, now: Instant) {
         if let Phase::Died { at, .. } = self.phase
             && now.duration_since(at) >= TURN_AWAY
@@ -105,12 +104,12 @@ impl<P> Watch<P> {
         }
     }
 
-    /// Whether this process has nothing to wait for any more.
+    /// Returns whether the companion has nothing to wait for any more.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         self.phase == Phase::Dismissed || self.ends_at().is_some_and(|end| end <= now)
     }
 
-    /// When to look at it again.
+    /// Returns when [`Self::advance`] and [`Self::is_over`] have to be called again.
     pub(super) fn next_change(&self) -> Option<Instant> {
         let closes = match self.phase {
             Phase::Died { at, .. } if self.port.is_some() => Some(at + TURN_AWAY),
@@ -176,7 +175,7 @@ mod tests {
         let port = PortOfTheDead { ended_ms_ago: 3000, turned_away: 2 };
         assert_eq!(answer, ToMaster::Welcome { port: Some(port) });
         assert!(!watch.accepts() && watch.port() == Some(&7));
-        // If that one dies as well, its clients are turned away in the same way.
+        // If the successor dies as well, its clients are turned away in the same way.
         watch.died(now + Duration::from_secs(4));
         assert!(watch.accepts());
     }
@@ -205,7 +204,7 @@ mod tests {
         let (mut watch, now) = watching(false);
         watch.goodbye(now);
         assert!(watch.is_over(now) && watch.port().is_none());
-        // The process ends right after its goodbye; that is no death.
+        // The process ends right after its Goodbye; that does not count as a death.
         watch.died(now);
         assert!(!watch.accepts());
 

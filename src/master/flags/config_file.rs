@@ -7,13 +7,13 @@ use super::scan::{Assignment, normal, suggestion};
 use super::table::{self, Kind};
 use super::value::Value;
 
-/// The key under which the reference's files, but not its flags, have the lifetime of clients.
+/// Key for the lifetime of clients in configuration files of the reference, which has no flag of that name.
 const CLIENT_TTL_KEY: &str = "client_live_ttl_sec";
 
-/// Reads the text of a configuration file.
+/// Parses the text of a configuration file.
 pub fn parse(path: &str, text: &str) -> Result<(Vec<Assignment>, Vec<Warning>), FlagError> {
     let bad = |reason: String| FlagError::BadConfig { path: path.to_owned(), reason };
-    // Scalars stay the text they were written as, so that 0017 and 10s survive; null means "not set".
+    // Scalars keep the text they were written as, so that 0017 and 10s survive; null means "not set".
     let entries: BTreeMap<String, Option<String>> = if path.ends_with(".json") {
         json_entries(text).map_err(bad)?
     } else {
@@ -26,12 +26,11 @@ pub fn parse(path: &str, text: &str) -> Result<(Vec<Assignment>, Vec<Warning>), 
         let name = if key == CLIENT_TTL_KEY { "client_ttl".to_owned() } else { normal(&key) };
         let Some(flag) = table::position(&name) else {
             let hint = suggestion(&name).map(|name| format!("; did you mean {name}?")).unwrap_or_default();
-            warnings.push(Warning(format!("{path}: unknown key '{key}' is passed over{hint}")));
+            warnings.push(Warning(format!("{path}: unknown key '{key}' is ignored{hint}")));
             continue;
         };
         if matches!(name.as_str(), "config_path" | "flagfile" | "fromenv" | "tryfromenv" | "undefok") {
-            warnings
-                .push(Warning(format!("{path}: '{key}' is passed over: it works on the command line only")));
+            warnings.push(Warning(format!("{path}: '{key}' is ignored: it works on the command line only")));
             continue;
         }
         let definition = &table::all()[flag];
@@ -49,7 +48,7 @@ pub fn parse(path: &str, text: &str) -> Result<(Vec<Assignment>, Vec<Warning>), 
     Ok((assignments, warnings))
 }
 
-/// YAML has two more words for booleans than gflags.
+/// Translates the two words for booleans that YAML has and gflags does not.
 fn yaml_word(kind: Kind, text: &str) -> &str {
     match kind {
         Kind::Bool if text.eq_ignore_ascii_case("on") => "true",

@@ -1,4 +1,4 @@
-//! `--help` and its relatives: the few flags that matter first, then how to write them, then all of them.
+//! The texts of `--help` and its relatives: the few essential flags first, then how to write flags, then all of them.
 
 use std::fmt::Write;
 
@@ -49,8 +49,8 @@ A value comes from the first of: the command line, the variable MOONKEEPER_<FLAG
 (YAML or JSON with flag names as keys), the default. The last of several on the command line counts.
 ";
 
-/// The text to print, if the command line asks for one. This is looked for before anything else is checked, so
-/// that help is there when it is needed most: next to a flag that is wrong.
+/// Returns the text to print, if the command line asks for one. This comes before every other check, so that help is
+/// shown even next to a flag that is wrong.
 pub(super) fn wanted(args: &[String]) -> Option<String> {
     let flags = || args.iter().take_while(|arg| *arg != "--");
     let asked = |name: &str| flags().any(|arg| scan::asks_for(arg, name));
@@ -65,7 +65,7 @@ pub(super) fn wanted(args: &[String]) -> Option<String> {
     }
 }
 
-/// The text to print, if any source of settings asks for one.
+/// Returns the text to print, if any source of settings asks for one.
 pub(super) fn wanted_by(values: &Values) -> Option<String> {
     let asked = |name| values.get(name) == Value::Bool(true);
     let matching = [values.text("helpon"), values.text("helpmatch")].concat();
@@ -122,7 +122,7 @@ fn containing(part: &str) -> String {
     text
 }
 
-/// One flag: its name, type and default, then its help on lines of its own.
+/// Writes the entry of one flag: its name, type and default, then its help on lines of its own.
 fn entry(text: &mut String, flag: &Flag) {
     let default = if flag.kind == Kind::Text { format!("\"{}\"", flag.default) } else { flag.default.into() };
     let _ = writeln!(text, "  --{} ({}, default {default})", flag.name, flag.kind.name());

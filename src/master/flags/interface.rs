@@ -16,17 +16,17 @@ const NLM_F_REQUEST_DUMP: u16 = 0x301;
 const IFA_LOCAL: u16 = 2;
 const IFA_LABEL: u16 = 3;
 
-/// Bytes of the head of every netlink message.
+/// Bytes of the header of every netlink message.
 const HEAD: usize = 16;
-/// Bytes of the fixed part of an address message, behind the head.
+/// Bytes of the fixed part of an address message, behind the header.
 const ADDRESS_HEAD: usize = 8;
-/// Most reads for one answer: the kernel sends some hundred addresses per read.
+/// Most reads for one answer; each returns some hundred addresses.
 const MAX_READS: usize = 1000;
 
-/// The first IPv4 address of a network interface.
+/// Returns the first IPv4 address of a network interface.
 ///
-/// The kernel is asked for its list over netlink. The usual way, getifaddrs, needs unsafe code, and asking for the
-/// source address of a route gives that of another interface where this one has none.
+/// It asks the kernel for its list over netlink. The usual way, getifaddrs, needs unsafe code, and the source address
+/// of a route is that of another interface where this one has no address.
 pub fn interface_address(name: &str) -> io::Result<Ipv4Addr> {
     let failed = |why: io::Error| io::Error::new(why.kind(), format!("network interface '{name}': {why}"));
     lookup(name).map_err(failed)?.ok_or_else(|| {
@@ -50,7 +50,7 @@ fn lookup(name: &str) -> io::Result<Option<Ipv4Addr>> {
     Ok(None)
 }
 
-/// A request for all IPv4 addresses.
+/// Builds a request for all IPv4 addresses.
 fn request() -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEAD + ADDRESS_HEAD);
     bytes.extend(((HEAD + ADDRESS_HEAD) as u32).to_ne_bytes());
@@ -61,7 +61,7 @@ fn request() -> Vec<u8> {
     bytes
 }
 
-/// What one read has brought.
+/// Result of the messages of one read.
 #[derive(Debug, PartialEq, Eq)]
 enum Search {
     Found(Ipv4Addr),
@@ -69,7 +69,7 @@ enum Search {
     End,
 }
 
-/// Goes through the messages of one read.
+/// Searches the messages of one read for an address of the interface.
 fn search(mut messages: &[u8], name: &str) -> io::Result<Search> {
     while let (Some(length), Some(kind)) = (u32_at(messages, 0), u16_at(messages, 4)) {
         let length = length as usize;
@@ -91,7 +91,7 @@ fn search(mut messages: &[u8], name: &str) -> io::Result<Search> {
     Ok(Search::More)
 }
 
-/// The address in a list of attributes, if its label is the interface's name.
+/// Returns the address in a list of attributes, if its label is the interface's name.
 fn address_of(mut attributes: &[u8], name: &str) -> Option<Ipv4Addr> {
     let mut address = None;
     let mut is_it = false;
@@ -115,7 +115,7 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes)
 }
 
-/// Messages and attributes start at multiples of four.
+/// Rounds up to a multiple of four, where messages and attributes start.
 fn aligned(length: usize) -> usize {
     length.next_multiple_of(4)
 }

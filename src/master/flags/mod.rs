@@ -1,9 +1,9 @@
 //! The command line of `moonkeeper master`: the reference's flags in all of gflags' spellings, the environment,
 //! and configuration files.
 //!
-//! [`parse`] is a pure function from what the user wrote to [`Settings`]: it reads nothing but what it is given,
-//! prints nothing and never exits. A value is taken from the first of: command line (flag files and `--fromenv`
-//! included), environment variable `MOONKEEPER_<FLAG>`, the file given by `--config_path`, the default.
+//! [`read`] is a pure function from what the user wrote to values: it reads nothing but what it is given, prints nothing
+//! and never exits. `settings` makes typed settings of them. A value is taken from the first of: command line (flag files
+//! and `--fromenv` included), environment variable `MOONKEEPER_<FLAG>`, the file given by `--config_path`, the default.
 
 mod config_file;
 mod error;
@@ -20,51 +20,44 @@ use std::io;
 pub use error::{FlagError, Origin, Warning};
 pub use interface::interface_address;
 
-use super::settings::Settings;
-use super::settings::ha::Surroundings;
 use scan::Assignment;
 use table::{Effect, Group, Kind};
 use value::Value;
 
-/// Where Linux has the name of the machine.
-const HOST_NAME: &str = "/proc/sys/kernel/hostname";
-
-/// Reads a whole text file; given to [`parse`] so that it can be tested without files.
+/// Reads a whole text file; given to [`read`] so that it can be tested without files.
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> io::Result<String>;
 
-/// What the command line asks for.
+/// Result of reading the command line.
 #[derive(Debug)]
-pub enum Parsed {
-    /// Run with these settings, and log these warnings first.
-    Run {
-        /// The validated settings.
-        settings: Box<Settings>,
-        /// Flags without effect and the like.
-        warnings: Vec<Warning>,
-    },
+pub(super) enum Given {
+    /// The values of all flags, and warnings, for instance of flags without effect.
+    Values(Values, Vec<Warning>),
     /// Print this text and exit with code 0.
     Print(String),
 }
 
-/// Reads the arguments behind the program's name.
-pub fn parse(args: &[String], env: &[(String, String)], read: ReadFile<'_>) -> Result<Parsed, FlagError> {
+/// Reads the arguments behind the program's name, with the environment and the files that they name.
+pub(super) fn read(
+    args: &[String],
+    env: &HashMap<String, String>,
+    read: ReadFile<'_>,
+) -> Result<Given, FlagError> {
     if let Some(text) = help::wanted(args) {
-        return Ok(Parsed::Print(text));
+        return Ok(Given::Print(text));
     }
-    let env: HashMap<String, String> = env.iter().cloned().collect();
-    let scan = scan::command_line(args, &env, read)?;
+    let scan = scan::command_line(args, env, read)?;
     let mut warnings = scan.warnings;
     let mut values = Values::default();
     for assignment in scan.assignments {
-        // Later ones replace earlier ones.
+        // Later assignments replace earlier ones.
         values.0.insert(assignment.flag, assignment);
     }
-    for assignment in environment(&env, &mut warnings)? {
+    for assignment in environment(env, &mut warnings)? {
         values.0.entry(assignment.flag).or_insert(assignment);
     }
-    // Help that a flag file or the environment asks for.
+    // Help that a flag file or the environment requests.
     if let Some(text) = help::wanted_by(&values) {
-        return Ok(Parsed::Print(text));
+        return Ok(Given::Print(text));
     }
     let config_path = values.text("config_path").to_owned();
     if !config_path.is_empty() {
@@ -80,19 +73,11 @@ pub fn parse(args: &[String], env: &[(String, String)], read: ReadFile<'_>) -> R
         }
     }
     check_effects(&values, &mut warnings)?;
-    check_reference_environment(&env)?;
-    let settings = Settings::from_values(&values, &surroundings(&env, read), &mut warnings)?;
-    Ok(Parsed::Run { settings: Box::new(settings), warnings })
+    check_reference_environment(env)?;
+    Ok(Given::Values(values, warnings))
 }
 
-/// What the environment and the system say about the place where this master runs.
-fn surroundings(env: &HashMap<String, String>, read: ReadFile<'_>) -> Surroundings {
-    let variable = |name: &str| env.get(name).filter(|text| !text.is_empty()).cloned();
-    let host_name = read(HOST_NAME).ok().map(|text| text.trim().to_owned());
-    Surroundings { pod_ip: variable("POD_IP"), pod_name: variable("POD_NAME"), host_name }
-}
-
-/// The variables `MOONKEEPER_<FLAG>`.
+/// Reads the variables `MOONKEEPER_<FLAG>`; an empty one counts as not set.
 fn environment(
     env: &HashMap<String, String>,
     warnings: &mut Vec<Warning>,
@@ -102,7 +87,7 @@ fn environment(
     names.sort();
     for variable in names {
         let text = env[variable].clone();
-        // An empty variable is how templates say "not set".
+        // Templates write an empty variable for "not set".
         if text.is_empty() || is_service_variable(variable, &text) {
             continue;
         }
@@ -110,8 +95,8 @@ fn environment(
         let Some(flag) = table::position(&name) else {
             if let Some(near) = scan::suggestion(&name) {
                 warnings.push(Warning(format!(
-                    "the environment variable {variable} is passed over: there is no flag --{name}; did you \
-                     mean MOONKEEPER_{}?",
+                    "the environment variable {variable} is ignored: there is no flag --{name}; did you mean \
+                     MOONKEEPER_{}?",
                     near.to_ascii_uppercase()
                 )));
             }
@@ -130,8 +115,8 @@ fn environment(
     Ok(assignments)
 }
 
-/// Whether Kubernetes has put this variable there. A Service called moonkeeper or moonkeeper-x gives every pod of
-/// its namespace variables such as MOONKEEPER_PORT=tcp://10.0.0.1:50051, which are not meant for us.
+/// Returns whether Kubernetes has set this variable. A Service called moonkeeper or moonkeeper-x gives every pod of its
+/// namespace variables such as MOONKEEPER_PORT=tcp://10.0.0.1:50051, which are not settings.
 fn is_service_variable(variable: &str, text: &str) -> bool {
     variable.contains("_SERVICE_HOST")
         || variable.contains("_SERVICE_PORT")
@@ -139,7 +124,7 @@ fn is_service_variable(variable: &str, text: &str) -> bool {
         || variable.ends_with("_PORT") && text.contains("://")
 }
 
-/// Warns of flags that are set without effect, and refuses those that must not be obeyed in name only.
+/// Warns of flags that are set without effect, and rejects those that this version must not pretend to obey.
 fn check_effects(values: &Values, warnings: &mut Vec<Warning>) -> Result<(), FlagError> {
     let ha = values.get("enable_ha") == Value::Bool(true);
     let mut set: Vec<&Assignment> = values.0.values().collect();
@@ -170,7 +155,7 @@ fn check_effects(values: &Values, warnings: &mut Vec<Warning>) -> Result<(), Fla
             }
             Effect::Used => {}
             Effect::Refused(_) if is_default => {}
-            // Saying that a feature stays off is obeyed.
+            // A boolean feature that is explicitly left off needs no warning.
             Effect::NoEffect(_) if is_default && flag.kind == Kind::Bool => {}
             Effect::NoEffect(reason) => warnings.push(Warning(format!(
                 "--{}={} in {} has no effect: {reason}",
@@ -184,7 +169,7 @@ fn check_effects(values: &Values, warnings: &mut Vec<Warning>) -> Result<(), Fla
     Ok(())
 }
 
-/// Variables of the reference that would make it behave in a way that this master cannot.
+/// Rejects variables that make the reference behave in a way that this master does not support.
 fn check_reference_environment(env: &HashMap<String, String>) -> Result<(), FlagError> {
     match env.get("MC_RPC_PROTOCOL") {
         Some(value) if value.eq_ignore_ascii_case("rdma") => Err(FlagError::RefusedEnvironment {
@@ -201,30 +186,30 @@ fn check_reference_environment(env: &HashMap<String, String>) -> Result<(), Flag
 pub(super) struct Values(HashMap<usize, Assignment>);
 
 impl Values {
-    /// The text of this flag's value, set or default.
+    /// Returns the text of this flag's value, set or default.
     pub(super) fn text(&self, name: &str) -> &str {
         let Some(flag) = table::position(name) else { return "" };
         self.0.get(&flag).map_or(table::all()[flag].default, |assignment| &assignment.text)
     }
 
-    /// Whether any source of settings names this flag.
+    /// Returns whether any source of settings names this flag.
     pub(super) fn is_set(&self, name: &str) -> bool {
         table::position(name).is_some_and(|flag| self.0.contains_key(&flag))
     }
 
-    /// The value of this flag, set or default.
+    /// Returns the value of this flag, set or default.
     pub(super) fn get(&self, name: &str) -> Value {
         let Some(flag) = table::position(name) else { return Value::Text(String::new()) };
         let definition = &table::all()[flag];
         match self.0.get(&flag) {
             Some(assignment) => assignment.value.clone(),
-            // The defaults of the table parse; a test says so.
+            // The defaults of the table parse; a test checks that.
             None => Value::parse(definition.kind, definition.default)
                 .unwrap_or_else(|_| Value::Text(definition.default.to_owned())),
         }
     }
 
-    /// The error for a value of the right type that is out of range.
+    /// Returns the error for a value of the right type that is out of range.
     pub(super) fn out_of_range(&self, name: &'static str, accepted: &str) -> FlagError {
         let origin = table::position(name).and_then(|flag| self.0.get(&flag));
         FlagError::BadValue {

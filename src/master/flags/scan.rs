@@ -1,8 +1,8 @@
-//! Turns a command line, and the flag files it names, into a list of assignments, with gflags' rules:
+//! Turns a command line, and the flag files that it names, into a list of assignments, by gflags' rules:
 //!
 //! * one or two dashes, dashes equal to underscores inside a name, `--name=value`, `--name value`;
 //! * a bool stands alone or with `=value` and never takes the next argument; `--noname` sets it to false;
-//! * `--` ends the flags; arguments that are not flags are passed over;
+//! * `--` ends the flags; arguments that are not flags are ignored;
 //! * `--flagfile`, `--fromenv` and `--tryfromenv` act where they stand, and the last assignment wins.
 
 use std::collections::HashMap;
@@ -22,20 +22,17 @@ pub struct Assignment {
     pub flag: usize,
     /// The value as it was written.
     pub text: String,
-    /// The value.
     pub value: Value,
-    /// Where it was written.
     pub origin: Origin,
 }
 
-/// What a scan found.
+/// Result of a scan.
 #[derive(Debug, Default)]
 pub struct Scan {
     /// All assignments, in order.
     pub assignments: Vec<Assignment>,
-    /// Things to tell the user.
     pub warnings: Vec<Warning>,
-    /// Unknown flags of the command line and of `--fromenv`, which `--undefok` may still excuse.
+    /// Unknown flags of the command line and of `--fromenv`, which `--undefok` may still allow.
     unknown: Vec<(String, Origin)>,
     /// The names in `--undefok`.
     excused: Vec<String>,
@@ -74,13 +71,13 @@ pub fn command_line(
     scanner.finish()
 }
 
-/// The text behind the dashes, if this is a flag. A single dash is an argument like any other.
+/// Returns the text behind the dashes, if this is a flag. A single dash is an ordinary argument.
 fn flag_body(arg: &str) -> Option<&str> {
     let body = arg.strip_prefix('-')?;
     if body.is_empty() { None } else { Some(body.strip_prefix('-').unwrap_or(body)) }
 }
 
-/// `true` if an argument asks for `name` as a bool that is on, however it is spelt.
+/// Returns `true` if an argument turns on the bool flag `name`, in any spelling.
 pub fn asks_for(arg: &str, name: &str) -> bool {
     flag_body(arg).is_some_and(|body| {
         let written = Written::split(body);
@@ -107,13 +104,13 @@ impl Written {
         Written { name: normal(name), value }
     }
 
-    /// The flag that is meant and the text of its value; no text where the next argument has to be taken.
+    /// Returns the flag and the text of its value; no text where the value is the next argument.
     fn resolve(&self) -> Result<Option<(usize, Option<String>)>, FlagError> {
         if let Some(flag) = table::position(&self.name) {
             let alone = table::all()[flag].kind == Kind::Bool && self.value.is_none();
             return Ok(Some((flag, if alone { Some("true".to_owned()) } else { self.value.clone() })));
         }
-        // gflags ignores a value behind --noname, so it does not matter here either.
+        // gflags ignores a value behind --noname, so this parser does, too.
         let negated = self.name.strip_prefix("no").and_then(table::position);
         match negated.map(|flag| (flag, &table::all()[flag])) {
             None => Ok(None),
@@ -123,12 +120,12 @@ impl Written {
     }
 }
 
-/// A name with dashes turned into underscores. Dashes in front stay: `---port` is not `--port`.
+/// Replaces dashes in a name by underscores. Dashes in front stay: `---port` is not `--port`.
 pub fn normal(name: &str) -> String {
     if name.starts_with('-') { name.to_owned() } else { name.replace('-', "_") }
 }
 
-/// The known name nearest to this one.
+/// Returns the known name nearest to this one.
 pub fn suggestion(name: &str) -> Option<&'static str> {
     suggest::nearest(name, table::all().iter().map(|flag| flag.name))
 }
@@ -140,7 +137,7 @@ struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    /// Notes one assignment and does at once what the flags about flags ask for.
+    /// Records one assignment, and carries out flags about flags (`--flagfile`, `--fromenv`, ...) at once.
     fn assign(&mut self, flag: usize, text: String, origin: Origin, depth: usize) -> Result<(), FlagError> {
         let Flag { name, kind, .. } = table::all()[flag];
         let value = Value::parse(kind, &text).map_err(|accepted| FlagError::BadValue {
@@ -167,19 +164,19 @@ impl Scanner<'_> {
             self.scan.unknown.push((name, origin));
             return Ok(());
         };
-        // These would act on themselves without end.
+        // These would include themselves without end.
         if matches!(table::all()[flag].name, "fromenv" | "tryfromenv") {
             return Ok(());
         }
         match self.env.get(&format!("FLAGS_{name}")) {
-            // A file that names itself through its variable is as bad as one that does so directly.
+            // A file that includes itself through its variable counts towards the depth like one that does so directly.
             Some(text) => self.assign(flag, text.clone(), origin, depth + 1),
             None if required => Err(FlagError::MissingVariable { flag: name }),
             None => Ok(()),
         }
     }
 
-    /// One flag file: flags, comments, and lines of program names that say for whom the flags below them are.
+    /// Reads one flag file: flags, comments, and lines of program names that the flags below them are for.
     fn flag_file(&mut self, path: &str, depth: usize) -> Result<(), FlagError> {
         if depth > MAX_DEPTH {
             return Err(FlagError::TooDeep { limit: MAX_DEPTH, path: path.to_owned() });
@@ -198,7 +195,7 @@ impl Scanner<'_> {
                 continue;
             }
             let Some(body) = flag_body(line) else {
-                // The first line of a list of names starts a new section; more lines add to it.
+                // The first line of program names starts a new section; lines right after it add to the list.
                 for_us = (in_names && for_us) || line.split_whitespace().any(is_our_name);
                 in_names = true;
                 if !for_us {
@@ -216,13 +213,13 @@ impl Scanner<'_> {
             let written = Written::split(body);
             match written.resolve()? {
                 Some((flag, Some(value))) => self.assign(flag, value, origin, depth)?,
-                // gflags passes over both kinds in silence, because programs share such files.
+                // gflags ignores both in silence, because programs share such files; here the user gets a warning.
                 Some((flag, None)) => self.warn(format!(
-                    "{origin}: --{0} is passed over, because it has no value on its line; write --{0}=VALUE",
+                    "{origin}: --{0} is ignored, because it has no value on its line; write --{0}=VALUE",
                     table::all()[flag].name
                 )),
                 None => self.warn(format!(
-                    "{origin}: unknown flag --{} is passed over{}",
+                    "{origin}: unknown flag --{} is ignored{}",
                     written.name,
                     match suggestion(written.name.split_whitespace().next().unwrap_or_default()) {
                         Some(name) => format!("; did you mean --{name}=VALUE?"),
@@ -237,7 +234,7 @@ impl Scanner<'_> {
     fn positional(&mut self, args: &[String]) {
         for arg in args {
             self.warn(format!(
-                "argument '{arg}' is passed over: it is not a flag (a bool takes its value only as --flag=value)"
+                "argument '{arg}' is ignored: it is not a flag (a bool takes its value only as --flag=value)"
             ));
         }
     }
@@ -246,7 +243,7 @@ impl Scanner<'_> {
         self.scan.warnings.push(Warning(text));
     }
 
-    /// Fails for the first unknown flag that `--undefok`, wherever it stands, does not excuse.
+    /// Returns an error for the first unknown flag that `--undefok`, wherever it is given, does not allow.
     fn finish(self) -> Result<Scan, FlagError> {
         let excused = |name: &str| {
             self.scan
@@ -265,12 +262,12 @@ impl Scanner<'_> {
     }
 }
 
-/// The names of which one must match for a section of a flag file to be ours.
+/// Returns whether a pattern in a flag file matches a name of this program.
 fn is_our_name(pattern: &str) -> bool {
     ["mooncake_master", "moonkeeper"].iter().any(|name| matches(pattern.as_bytes(), name.as_bytes()))
 }
 
-/// Shell matching with `*` and `?`, in time linear in the pattern's length times the name's.
+/// Matches like a shell, with `*` and `?`, in time proportional to the pattern's length times the name's.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;

@@ -1,8 +1,8 @@
-//! Finds the known name that a mistyped one was meant to be.
+//! Finds the flag that a mistyped name most likely stands for.
 
-/// The candidate nearest to `name`, unless all of them are too far away to be meant.
+/// Returns the candidate nearest to `name`, unless all of them are too far away to be meant.
 pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // Nobody mistypes a name that is several times as long as any flag, and distances cost its square.
+    // A name several times as long as any flag is no typing error, and the distance costs the square of its length.
     if name.is_empty() || name.len() > 128 {
         return None;
     }
@@ -19,13 +19,13 @@ pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
         }
     }
     match best {
-        // A part that was left out ("lease_ttl") explains more than a few changed letters.
+        // A part that was left out ("lease_ttl") is a better explanation than a few changed letters.
         Some((distance, candidate)) if distance <= 2 || part.is_none() => Some(candidate),
         _ => part,
     }
 }
 
-/// Levenshtein distance, with two rows.
+/// Computes the Levenshtein distance, with two rows.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut above: Vec<usize> = (0..=b.len()).collect();
     let mut row = vec![0; b.len() + 1];

@@ -4,29 +4,23 @@ use std::time::Duration;
 
 use super::table::Kind;
 
-/// Longest duration that is accepted. Far beyond any use, and small enough that adding it to a clock in
-/// milliseconds can never overflow.
+/// Longest duration that is accepted. It is far beyond any use, and small enough that adding it to a clock in
+/// milliseconds cannot overflow.
 const MAX_DURATION_MS: u64 = 100 * 365 * 24 * 3_600_000;
 
-/// A parsed value.
+/// A value of a flag, parsed as its kind.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Of a [`Kind::Bool`].
     Bool(bool),
-    /// Of the signed kinds.
     Int(i64),
-    /// Of the unsigned kinds.
     Uint(u64),
-    /// Of a [`Kind::Double`].
     Double(f64),
-    /// Of a [`Kind::Text`].
     Text(String),
-    /// Of a [`Kind::Duration`].
     Duration(Duration),
 }
 
 impl Value {
-    /// Reads `text` as a value of this kind; the error says what would be accepted.
+    /// Parses `text` as a value of this kind; the error names what would be accepted.
     pub fn parse(kind: Kind, text: &str) -> Result<Value, &'static str> {
         match kind {
             Kind::Bool => parse_bool(text)
@@ -75,20 +69,21 @@ fn unsigned(text: &str, max: u64) -> Option<Value> {
     magnitude(text.strip_prefix('+').unwrap_or(text)).filter(|number| *number <= max).map(Value::Uint)
 }
 
-/// Decimal digits (a leading zero does not mean octal), or hexadecimal ones behind `0x`.
+/// Parses decimal digits (a leading zero does not mean octal), or hexadecimal ones behind `0x`.
 fn magnitude(digits: &str) -> Option<u64> {
     let (digits, radix) = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
         Some(hex) => (hex, 16),
         None => (digits, 10),
     };
-    // `from_str_radix` takes a sign of its own, which would let "--5" through.
+    // `from_str_radix` accepts a sign of its own, which would let "--5" through.
     if !digits.starts_with(|first: char| first.is_ascii_hexdigit()) {
         return None;
     }
     u64::from_str_radix(digits, radix).ok()
 }
 
-/// A whole number of milliseconds, or with `ms`, `s`, `m`, `h` in either case, blanks allowed around the number.
+/// Parses a whole number of milliseconds, or one with `ms`, `s`, `m`, `h` in either case, with optional blanks around
+/// it.
 fn parse_duration(text: &str) -> Result<Duration, &'static str> {
     const ACCEPTED: &str =
         "milliseconds, or a whole number with ms, s, m or h, such as 10000, 500ms or 10m, is accepted";

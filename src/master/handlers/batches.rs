@@ -3,9 +3,9 @@
 use super::starts::Starts;
 use super::{Handled, Handlers, INVALID, config, reply_batch};
 use crate::engine::Engine;
+use crate::engine::key::Key;
 use crate::engine::object::Object;
-use crate::engine::ops::{ReplicaTypes, Run};
-use crate::engine::shard::Key;
+use crate::engine::ops::{ReplicaTypes, Run, Write};
 use crate::engine::types::{Answer, SequenceId};
 use crate::master::describe::{Placed, Readable};
 use crate::wire::batch::{BatchError, BatchReply};
@@ -17,27 +17,27 @@ use crate::wire::messages::{
 };
 use crate::wire::types::{ErrorCode, Expected, ReplicaType, Uuid};
 
-/// So many items of a batch are dealt with before others get their turn at the sequencer.
+/// Items of a batch that are handled before other calls may enter the sequencer.
 const TURN: usize = 256;
 
-/// Batches above this run where they hold up no other connection.
+/// Batches with more items than this run in `block_in_place`, so that they delay no other connection.
 const LONG_BATCH: usize = 4096;
 
-/// Runs something long without holding up the other connections of this thread.
+/// Runs work on many items without delaying the other connections of this thread.
 fn aside<R>(items: usize, work: impl FnOnce() -> R) -> R {
     let many_threads = tokio::runtime::Handle::try_current()
         .is_ok_and(|handle| handle.runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread);
     if items > LONG_BATCH && many_threads { tokio::task::block_in_place(work) } else { work() }
 }
 
-/// A reply that cannot be written is a fault of ours; the client gets what is there and fails the call.
+/// Logs that a reply could not be written, which is a bug here. The client gets an incomplete reply and fails the call.
 fn report(written: Result<(), BatchError>) {
     if let Err(error) = written {
         tracing::error!(%error, "cannot write the reply to a batch");
     }
 }
 
-/// Results in the order of the items, and what they rest on together.
+/// Results in the order of the items, and the last record that any of them depends on.
 struct Results<T> {
     results: Vec<Expected<T>>,
     depends_on: SequenceId,
@@ -133,8 +133,8 @@ impl Handlers {
         Handled::batch(items, failed, depends_on).with_starved(starved)
     }
 
-    /// Starts all writes of a batch, and says how many failed, how many found no memory if nothing was changed, and what the
-    /// answers rest on together.
+    /// Starts all writes of a batch. Returns how many failed, how many found no memory if nothing was changed (else
+    /// zero), and the last record that the answers depend on.
     fn start_all<F: Rpc>(
         &self,
         request: &BatchStartRequest<'_>,
@@ -145,7 +145,7 @@ impl Handlers {
         let client = request.client_id;
         let groups = config.group_ids.as_deref();
         let preferred = config::preferred(config);
-        // Items after the first follow it to its node, where that was asked for.
+        // With `prefer_alloc_in_same_node`, later items of a put prefer the endpoint of the first one.
         let mut follow: Option<Box<[u8]>> = None;
         let mut starts = Starts::default();
         let mut failed = 0;
@@ -172,8 +172,10 @@ impl Handlers {
                     match config::check(config, key.bytes, length, group, preferred, &self.engine.rules) {
                         Ok(_) if full => Answer::invalid(INVALID),
                         Err(code) => Answer::invalid(code),
-                        Ok(write) if upsert => run.upsert_start(client, key, length, &write, tell),
-                        Ok(write) => run.put_start(client, key, length, &write, tell),
+                        Ok(config) => {
+                            let write = Write { client, key, size: length, config };
+                            if upsert { run.upsert_start(&write, tell) } else { run.put_start(&write, tell) }
+                        }
                     };
                 starts.answered(&answer, run.next_id() != next);
                 depends_on = depends_on.max(answer.depends_on);
@@ -189,8 +191,8 @@ impl Handlers {
         (failed, starts.count(self), depends_on)
     }
 
-    /// Hands items with their keys to `each`, in order: a number of them under one hold of the sequencer, and of these
-    /// a few as one run.
+    /// Passes items with their keys to `each`, in order. A chunk of them shares one hold of the sequencer, and a few of
+    /// a chunk share one run.
     fn in_runs<'k, I>(
         &self,
         items: &'k [I],
@@ -274,7 +276,7 @@ impl Handlers {
         )
     }
 
-    /// Answers a batch of which each item is one operation that says just how it went.
+    /// Answers a batch in which each item is one operation without a result value.
     fn in_turns<'k, F: Rpc, I>(
         &self,
         items: &'k [I],

@@ -1,4 +1,4 @@
-//! Checking how an object is to be stored, in the order in which the reference does.
+//! Checks of how an object is to be stored, in the order in which the reference makes them.
 
 use std::collections::HashSet;
 
@@ -10,15 +10,15 @@ use crate::engine::rules::Rules;
 use crate::wire::messages::ReplicateConfig;
 use crate::wire::types::{ErrorCode, ReplicaType, SoftPinAction};
 
-/// Names of segments to try first.
+/// Names of segments that are tried first.
 pub(super) type Preferred<'a> = SmallVec<[&'a [u8]; 2]>;
 
-/// The most names that one request may bring: every one of them is looked for under the sequencer, for every item of a
-/// batch. Real clients name one or two, and no more than there are replicas to place.
+/// Most names of preferred segments in one request: each is looked up under the sequencer, for every item of a batch.
+/// Real clients name one or two, and no more than there are replicas to place.
 const MAX_PREFERRED: usize = 1024;
 
-/// The names of segments to try first: the older field, if it is set, is the only one that counts. Of more than
-/// [`check`] lets pass, only so many.
+/// Returns the names of segments that are tried first. If the older field is set, it is the only one that counts. The
+/// list is cut at [`MAX_PREFERRED`]; [`check`] rejects longer ones.
 pub(super) fn preferred<'a>(config: &ReplicateConfig<'a>) -> Preferred<'a> {
     if !config.preferred_segment.is_empty() {
         return SmallVec::from_slice(&[config.preferred_segment]);
@@ -31,8 +31,8 @@ pub(super) fn preferred<'a>(config: &ReplicateConfig<'a>) -> Preferred<'a> {
     names
 }
 
-/// The configuration of a batch's items, or why there is none. `group` is that of one item and `None` if the request
-/// names no groups.
+/// Returns the configuration of a batch's items, or why it is invalid. `group` is that of one item, and `None` if the
+/// request names no groups.
 pub(super) fn check<'a>(
     config: &ReplicateConfig<'a>,
     key: &[u8],
@@ -66,7 +66,7 @@ pub(super) fn check<'a>(
     if config.preferred_segment.is_empty() && config.preferred_segments.len() > MAX_PREFERRED {
         return Err(ErrorCode::INVALID_PARAMS);
     }
-    // A record names key and group, and has to fit into a batch of the log.
+    // A record contains key and group, and has to fit into a batch of the log.
     if key.len() > MAX_KEY || group.is_some_and(|group| group.len() > MAX_KEY) {
         return Err(ErrorCode::INVALID_PARAMS);
     }
@@ -81,10 +81,10 @@ pub(super) fn check<'a>(
     })
 }
 
-/// A replica in the distributed file system was asked for, and there is none.
+/// Error for a replica in the distributed file system, which is not supported.
 const DFS_NOT_CONFIGURED: ErrorCode = ErrorCode(-1601);
 
-/// Which kinds of replicas a type stands for, of the kinds that there are here.
+/// Returns which of the kinds of replicas that exist here a type stands for.
 pub(super) fn types(replica_type: ReplicaType) -> ReplicaTypes {
     match replica_type {
         ReplicaType::MEMORY | ReplicaType::ALL => ReplicaTypes::Memory,
@@ -99,12 +99,12 @@ mod tests {
     use crate::wire::messages::ReplicateConfig;
     use crate::wire::types::ErrorCode;
 
-    /// One replica, in one of these segments if possible.
+    /// Configures one replica, in one of these segments if possible.
     fn naming<'a>(names: &[&'a [u8]]) -> ReplicateConfig<'a> {
         ReplicateConfig { replica_num: 1, preferred_segments: names.to_vec(), ..Default::default() }
     }
 
-    /// What a request for one replica answers that names these segments.
+    /// Returns how a request for one replica with these preferred segments is answered.
     fn checked(config: &ReplicateConfig<'_>) -> Result<usize, ErrorCode> {
         let names = preferred(config);
         check(config, b"key", 64, None, &names, &Rules::default()).map(|write| write.preferred.len())
@@ -118,16 +118,16 @@ mod tests {
         assert_eq!(preferred(&config)[..], [b"z" as &[u8]]);
     }
 
-    /// Every one is looked for while others wait, for every item of a batch.
+    /// Each name is looked up while other calls wait, for every item of a batch.
     #[test]
     fn more_segments_to_try_first_than_anybody_has_are_refused() {
         let names: Vec<String> = (0..1_025).map(|number| format!("segment-{number}")).collect();
         let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
         assert_eq!(checked(&naming(&names[..1_024])), Ok(1_024));
         assert_eq!(checked(&naming(&names)), Err(ErrorCode::INVALID_PARAMS));
-        // The same name so often is no less work to read.
+        // Repetitions of one name count, since they cost as much to read.
         assert_eq!(checked(&naming(&[b"a".as_slice(); 1_025])), Err(ErrorCode::INVALID_PARAMS));
-        // Where the older field is set, the list counts for nothing.
+        // Where the older field is set, the list is ignored.
         let one = ReplicateConfig { preferred_segment: b"z", ..naming(&names) };
         assert_eq!(checked(&one), Ok(1));
     }

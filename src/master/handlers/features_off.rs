@@ -129,7 +129,7 @@ impl Handlers {
         }
     }
 
-    /// An object that is there is in memory and never on disk.
+    /// Returns the error for a call about a disk replica: an object that exists is in memory and never on disk.
     fn on_disk_only(&self, key: &[u8]) -> (ErrorCode, SequenceId) {
         let present = self.if_present(key);
         let code = if present.result.is_ok() {

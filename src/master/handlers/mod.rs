@@ -1,4 +1,4 @@
-//! What each call means: requests of the protocol in, operations of the engine, replies of the protocol out.
+//! Handlers of all calls: decode a request of the protocol, run an operation of the engine, encode the reply.
 
 mod batches;
 mod config;
@@ -14,72 +14,67 @@ use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::engine::types::{Answer, LogTime, SequenceId};
-use crate::master::clock::Clock;
 use crate::master::current::Passage;
 use crate::master::metrics::Metrics;
 use crate::replication::liveness::Liveness;
 use crate::replication::term_guard::TermGuards;
+use crate::replication::time::RunningClock;
 use crate::wire::functions::{Function, Rpc, decode_request, encode_response, rpc};
 use crate::wire::generation;
 use crate::wire::server::Outcome;
 use crate::wire::struct_pack::Encode;
 use crate::wire::types::{ErrorCode, Expected};
 
-/// What the handlers work with.
+/// The handlers, with everything that they work with.
 #[derive(Debug)]
 pub struct Handlers {
-    /// The metadata.
     pub engine: Arc<Engine>,
-    /// Log time.
-    pub clock: Clock,
-    /// When clients were last heard from.
+    pub clock: RunningClock,
+    /// Deadlines of clients.
     pub liveness: Arc<Liveness>,
-    /// What is counted.
     pub metrics: Arc<Metrics>,
-    /// What clients are told.
+    /// Settings that clients are told.
     pub told: Told,
-    /// Where the records of long work are admitted.
+    /// Admission of the records of long work.
     pub passage: Passage,
-    /// Guards for long work.
     pub guards: TermGuards,
 }
 
-/// What clients are told because the operator set it so.
+/// Settings that the master passes on to clients.
 #[derive(Clone, Debug)]
 pub struct Told {
-    /// The directory for files; empty for none.
+    /// Directory for files; empty for none.
     pub fsdir: Vec<u8>,
-    /// Whether files are evicted.
+    /// Whether clients may evict files from their disks.
     pub enable_disk_eviction: bool,
-    /// How many bytes files may take; zero for no limit.
+    /// Most bytes that files may take; zero for no limit.
     pub quota_bytes: u64,
-    /// How often a client may try a task.
+    /// How often a client retries a task.
     pub max_retry_attempts: u32,
 }
 
-/// What became of a call.
+/// Result of a call, with numbers for the metrics.
 pub struct Handled {
     /// What the server does with the reply.
     pub outcome: Outcome,
-    /// Whether it was a batch.
     pub batch: bool,
-    /// How many items the call was about.
+    /// Number of items that the call was about.
     pub items: u32,
-    /// How many of them failed.
+    /// Number of them that failed.
     pub failed: u32,
-    /// How many of them found no memory, if the call has changed nothing: then it can be tried again. These are not
-    /// counted as failed allocations yet.
+    /// Number of them that found no memory, if the call has changed nothing, so that it can be retried; else zero. They
+    /// are not yet counted in the metric of failed allocations.
     pub starved: u32,
 }
 
 impl Handled {
     fn one(failed: bool, depends_on: SequenceId) -> Self {
-        let outcome = Outcome::Ready { depends_on: depends_on.0 };
+        let outcome = Outcome::Ready { depends_on };
         Self { outcome, batch: false, items: 1, failed: u32::from(failed), starved: 0 }
     }
 
     fn batch(items: usize, failed: usize, depends_on: SequenceId) -> Self {
-        let outcome = Outcome::Ready { depends_on: depends_on.0 };
+        let outcome = Outcome::Ready { depends_on };
         Self { outcome, batch: true, items: items as u32, failed: failed as u32, starved: 0 }
     }
 
@@ -98,7 +93,7 @@ where
     Handled::one(failed, answer.depends_on)
 }
 
-/// Writes an answer that rests on nothing.
+/// Writes an answer that depends on no record.
 fn constant<F: Rpc, T>(result: Expected<T>, out: &mut Vec<u8>) -> Handled
 where
     Expected<T>: Encode,
@@ -121,7 +116,7 @@ impl Handlers {
         self.clock.now()
     }
 
-    /// Answers a call.
+    /// Handles a call: decodes the request, runs its handler, and writes the reply to `out`.
     pub fn handle(&self, function: Function, body: &[u8], out: &mut Vec<u8>) -> Handled {
         /// Decodes the arguments of a function and calls its handler.
         macro_rules! dispatch {
@@ -203,11 +198,11 @@ impl Handlers {
     }
 }
 
-/// A request of another client generation, or nonsense. The server says which in the log.
+/// Refuses a request of another client generation, or a malformed one. The server logs which it is.
 fn refuse_arguments(function: Function, body: &[u8]) -> Handled {
     let outcome = Outcome::Refused(generation::explain(function, body));
     Handled { outcome, batch: false, items: 1, failed: 1, starved: 0 }
 }
 
-/// Arguments that make no sense.
+/// Error for arguments that were decoded but are invalid.
 const INVALID: ErrorCode = ErrorCode::INVALID_PARAMS;

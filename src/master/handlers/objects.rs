@@ -2,9 +2,9 @@
 
 use super::starts::Starts;
 use super::{Handled, Handlers, INVALID, config, constant, reply};
+use crate::engine::key::Key;
 use crate::engine::object::Object;
-use crate::engine::ops::ReplicaTypes;
-use crate::engine::shard::Key;
+use crate::engine::ops::{ReplicaTypes, Write};
 use crate::engine::types::Answer;
 use crate::master::describe::{Placed, Readable};
 use crate::wire::functions::{Rpc, encode_response};
@@ -54,11 +54,12 @@ impl Handlers {
             Ok(_) if groups.is_some_and(|groups| groups.len() != 1) => Err(INVALID),
             other => other,
         };
-        let write = match checked {
-            Ok(write) => write,
+        let config = match checked {
+            Ok(config) => config,
             Err(code) => return constant::<F, Placed<'_>>(Err(code), out),
         };
-        let (client, key, length) = (request.client_id, Key::new(request.key), request.slice_length);
+        let (client, key, size) = (request.client_id, Key::new(request.key), request.slice_length);
+        let write = Write { client, key, size, config };
         let mut starts = Starts::default();
         let tell = |object: &Object| {
             encode_response::<F, _>(&Ok::<_, ErrorCode>(Placed(object)), out);
@@ -67,11 +68,7 @@ impl Handlers {
         let mut sequencer = self.engine.sequencer(|| self.now());
         let next = sequencer.next_id();
         let mut run = sequencer.run(&[key]);
-        let answer = if upsert {
-            run.upsert_start(client, key, length, &write, tell)
-        } else {
-            run.put_start(client, key, length, &write, tell)
-        };
+        let answer = if upsert { run.upsert_start(&write, tell) } else { run.put_start(&write, tell) };
         drop(run);
         let changed = sequencer.next_id() != next;
         drop(sequencer);

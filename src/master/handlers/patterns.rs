@@ -1,5 +1,5 @@
-//! Calls about all objects, or those whose key matches a pattern. They look at every key, so they run aside and the
-//! connection goes on meanwhile.
+//! Calls about all objects, or about those whose key matches a pattern. They visit every key, so they run on blocking
+//! threads while the connection goes on.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use crate::engine::pattern::{self, Pattern};
 use crate::engine::types::{ObjectId, SequenceId};
 use crate::engine::walk::{Cursor, Keys};
 use crate::master::admission::ChunkPermits;
-use crate::master::clock::Clock;
 use crate::master::describe::Located;
 use crate::master::effects;
 use crate::master::service::NOT_LEADING;
 use crate::replication::admission::Refusal;
+use crate::replication::time::RunningClock;
 use crate::wire::frame;
 use crate::wire::functions::{Function, Rpc, encode_response};
 use crate::wire::messages::{KeyRequest, RemoveAllRequest, RemoveRequest};
@@ -22,30 +22,33 @@ use crate::wire::server::{Aside, Failure, Outcome};
 use crate::wire::struct_pack::Map;
 use crate::wire::types::ErrorCode;
 
-/// How many objects a pattern may find for one reply.
+/// Most objects that a pattern may find for one reply.
 const MAX_FOUND: usize = 1 << 18;
 
-/// How many bytes they may have in the reply. All connections together may hold twice as much in replies that are not
-/// read yet, so two such replies can be under way.
+/// Most bytes of these objects in the reply. All connections together may hold twice as much in replies that clients
+/// have not read yet, so two such replies can be under way.
 const MAX_FOUND_BYTES: usize = 16 << 20;
 
-/// Clients give a call up after so long.
-const TIME_LIMIT: Duration = Duration::from_secs(30);
+/// How long a search may match keys: a pattern that costs more is refused. What is done with the keys that were found does
+/// not count: a removal goes on to its end, also when its caller, who waits as long, has hung up.
+const MATCHING_LIMIT: Duration = Duration::from_secs(30);
 
-/// What long work is told that had to stop before its end: what was removed until then stays removed.
+/// Returns the error for long work that had to stop before its end: what was removed until then stays removed.
 fn stopped(refusal: Refusal) -> Failure {
     let message = match refusal {
         Refusal::NotLeading => return NOT_LEADING,
-        Refusal::OutOfSpace => "the log is full (etcd: out of space), not everything was removed",
+        Refusal::OutOfSpace => {
+            "the log is full or refused by etcd (see the status), not everything was removed"
+        }
         Refusal::QueueFull => "the log is full, not everything was removed",
     };
     Failure { code: frame::TIMED_OUT, message }
 }
 
 impl Handlers {
-    /// Has `work` done outside the loop of the connection: it makes the reply and says what that depends on, or why it
-    /// stopped. The pattern is compiled there as well, and its text kept until then. A guard of the term is held until it
-    /// is done, and cancels it.
+    /// Runs `work` outside the loop of the connection. It writes the reply and returns what that depends on, or why it
+    /// stopped. The pattern is compiled there as well, and its text kept until then. The work holds a guard of the
+    /// term, which also cancels it.
     fn aside<W>(&self, function: Function, pattern: &[u8], work: W) -> Handled
     where
         W: FnOnce(&mut ChunkPermits<'_>, &mut Vec<u8>) -> Result<SequenceId, Refusal> + Send + 'static,
@@ -56,7 +59,7 @@ impl Handlers {
             Some(guard) => Outcome::Aside(Box::new(Aside {
                 work: Box::new(move |out| {
                     let mut chunks = ChunkPermits::new(&passage, Some(&guard));
-                    work(&mut chunks, out).map(|depends_on| depends_on.0).map_err(stopped)
+                    work(&mut chunks, out).map_err(stopped)
                 }),
                 keeps: pattern.len(),
                 holds_back: effects::may_change(function),
@@ -119,18 +122,23 @@ impl Handlers {
     }
 }
 
-/// A copy of a pattern, unless it is longer than any that is taken.
+/// Copies a pattern, unless it is longer than any that is accepted.
 fn sensible(pattern: &[u8]) -> Option<Box<[u8]>> {
     (pattern.len() <= pattern::MAX_LENGTH).then(|| pattern.into())
 }
 
-/// The keys of readable objects, and where these are.
+/// Keys of readable objects, and their replicas.
 type Found = (Vec<Box<[u8]>>, Vec<Located>);
 
-/// What a search gives, and the record that it rests on; or why it stopped.
+/// Result of a search, and the record that it depends on; or why it stopped.
 type Searched<T> = Result<(Result<T, ErrorCode>, SequenceId), Refusal>;
 
-fn find_matching(engine: &Engine, text: &[u8], clock: Clock, chunks: &ChunkPermits<'_>) -> Searched<Found> {
+fn find_matching(
+    engine: &Engine,
+    text: &[u8],
+    clock: RunningClock,
+    chunks: &ChunkPermits<'_>,
+) -> Searched<Found> {
     let Ok(pattern) = Pattern::parse(text) else { return Ok((Err(INVALID), SequenceId(0))) };
     let mut search = Search::new(engine, pattern);
     let ((mut keys, mut found), mut bytes) = (Found::default(), 0);
@@ -150,27 +158,28 @@ fn find_matching(engine: &Engine, text: &[u8], clock: Clock, chunks: &ChunkPermi
     Ok((result, search.rests_on()))
 }
 
-/// A walk over all keys with a pattern. It holds no lock while it matches, and gives up when it has cost too much: the
-/// caller has long hung up by then.
+/// A walk over all keys with a pattern. It holds no lock while it matches, and gives up when that has cost too much.
 struct Search<'e> {
     engine: &'e Engine,
     cursor: Cursor,
     pattern: Pattern,
-    deadline: Instant,
+    /// How long it has matched keys, and how long it may.
+    spent: Duration,
+    limit: Duration,
     /// The pattern cost too much; nothing more is found.
     failed: bool,
-    /// What the keys that were found rest on.
+    /// The last record that the keys found depend on.
     depends_on: SequenceId,
 }
 
 impl<'e> Search<'e> {
     fn new(engine: &'e Engine, pattern: Pattern) -> Self {
-        let (deadline, depends_on) = (Instant::now() + TIME_LIMIT, SequenceId(0));
-        Self { engine, cursor: Cursor::default(), pattern, deadline, failed: false, depends_on }
+        let (spent, limit, depends_on) = (Duration::ZERO, MATCHING_LIMIT, SequenceId(0));
+        Self { engine, cursor: Cursor::default(), pattern, spent, limit, failed: false, depends_on }
     }
 
-    /// The objects of the next piece of the store whose key matches, or `None` at its end and after a failure. Stops
-    /// between two keys when its term has ended.
+    /// Returns the objects of the next piece of the store whose key matches, or `None` at its end and after a failure.
+    /// Stops between two keys when its term has ended.
     fn next(&mut self, chunks: &ChunkPermits<'_>) -> Result<Option<Keys>, Refusal> {
         if chunks.is_cancelled() {
             return Err(Refusal::NotLeading);
@@ -178,21 +187,23 @@ impl<'e> Search<'e> {
         if self.failed {
             return Ok(None);
         }
+        let start = Instant::now();
         let Some(mut keys) = self.engine.keys(&mut self.cursor) else { return Ok(None) };
         keys.retain(|(_, key)| {
             let over = self.failed || chunks.is_cancelled();
             let matches = if over { Ok(false) } else { self.pattern.is_match(key) };
-            self.failed |= matches.is_err() || Instant::now() > self.deadline;
+            self.failed |= matches.is_err() || self.spent + start.elapsed() > self.limit;
             matches.unwrap_or(false)
         });
+        self.spent += start.elapsed();
         if chunks.is_cancelled() {
             return Err(Refusal::NotLeading);
         }
         Ok((!self.failed).then_some(keys))
     }
 
-    /// What the whole answer rests on. A key that was not found may have gone with a segment, which leaves no mark in its
-    /// shard, so it rests on the last record (INV-3).
+    /// Returns the record that the whole answer depends on. A key that was not found may have gone with a segment,
+    /// which leaves no mark in its shard, so this is the last record (INV-3).
     fn rests_on(&self) -> SequenceId {
         self.depends_on.max(self.engine.settled())
     }
@@ -202,7 +213,7 @@ fn remove_matching(
     engine: &Engine,
     text: &[u8],
     force: bool,
-    clock: Clock,
+    clock: RunningClock,
     chunks: &mut ChunkPermits<'_>,
 ) -> Searched<i64> {
     let Ok(pattern) = Pattern::parse(text) else { return Ok((Err(INVALID), SequenceId(0))) };
@@ -217,7 +228,7 @@ fn remove_matching(
         if let Some(refusal) = chunks.refusal() {
             return Err(refusal);
         }
-        // Space in the log is not kept while keys are matched.
+        // Give the permit back, so that no space in the log is reserved while keys are matched.
         chunks.end_chunk();
     }
     let result = if search.failed { Err(INVALID) } else { Ok(total) };
@@ -235,8 +246,8 @@ mod tests {
 
     const CLIENT: Uuid = Uuid { first: 1, second: 1 };
 
-    #[test]
-    fn a_search_rests_on_the_unmount_that_hid_an_object_from_it() {
+    /// A store with objects of these keys.
+    fn store(keys: &[String]) -> Engine {
         let engine = Engine::new(Rules::default());
         let mut sequencer = engine.sequencer(LogTime(1));
         let (base, size) = (1 << 32, 1 << 20);
@@ -251,16 +262,42 @@ mod tests {
         };
         sequencer.mount(&spec, CLIENT).result.unwrap();
         let config = WriteConfig { replicas: 1, ..WriteConfig::default() };
-        sequencer.put_start(CLIENT, b"key", 64, &config).result.unwrap();
-        sequencer.end(CLIENT, b"key", ReplicaTypes::Memory, None).result.unwrap();
-        let unmount = sequencer.unmount(CLIENT).depends_on;
+        for key in keys {
+            sequencer.put_start(CLIENT, key.as_bytes(), 64, &config).result.unwrap();
+            sequencer.end(CLIENT, key.as_bytes(), ReplicaTypes::Memory, None).result.unwrap();
+        }
         drop(sequencer);
-        // INV-3: after a crash before the unmount is durable, the key would be there again.
+        engine
+    }
+
+    #[test]
+    fn a_search_rests_on_the_unmount_that_hid_an_object_from_it() {
+        let engine = store(&["key".to_owned()]);
+        let unmount = engine.sequencer(LogTime(1)).unmount(CLIENT).depends_on;
+        // INV-3: after a crash before the unmount is durable, the key would exist again.
         let passage = Passage(None);
         let mut chunks = ChunkPermits::new(&passage, None);
-        let (found, depends_on) = find_matching(&engine, b".*", Clock::start(), &chunks).unwrap();
+        let (found, depends_on) = find_matching(&engine, b".*", RunningClock::start(), &chunks).unwrap();
         assert_eq!((found.map(|found| found.0.len()), depends_on), (Ok(0), unmount));
-        let removed = remove_matching(&engine, b".*", true, Clock::start(), &mut chunks);
+        let removed = remove_matching(&engine, b".*", true, RunningClock::start(), &mut chunks);
         assert_eq!(removed.unwrap(), (Ok(0), unmount));
+    }
+
+    #[test]
+    fn a_removal_between_two_pieces_is_no_time_of_matching() {
+        let keys: Vec<String> = (0..300).map(|nth| format!("key {nth}")).collect();
+        let engine = store(&keys);
+        let passage = Passage(None);
+        let chunks = ChunkPermits::new(&passage, None);
+        let mut search = Search::new(&engine, Pattern::parse(b".*").unwrap());
+        search.limit = Duration::from_secs(2);
+        let mut found = 0;
+        while let Some(matching) = search.next(&chunks).unwrap() {
+            if found == 0 && !matching.is_empty() {
+                std::thread::sleep(search.limit + Duration::from_millis(100));
+            }
+            found += matching.len();
+        }
+        assert_eq!((found, search.failed), (keys.len(), false));
     }
 }

@@ -1,11 +1,11 @@
-//! What a task tells its client, as JSON in the form that clients parse.
+//! The payload of a task for its client: JSON in the form that clients parse.
 
 use std::fmt::Write;
 
 use crate::engine::record::ReplicationKind;
 use crate::engine::task::Task;
 
-/// The JSON of a task. Keys and names are UTF-8 here: others were refused when the task was made.
+/// Returns the JSON of a task. Keys and names are UTF-8 here: others were refused when the task was created.
 pub(super) fn payload(task: &Task) -> String {
     let mut json = String::with_capacity(160);
     json.push_str("{\"tenant_id\":");
@@ -37,7 +37,7 @@ pub(super) fn payload(task: &Task) -> String {
     json
 }
 
-/// A JSON string in ASCII, as the reference writes it.
+/// Writes a JSON string in ASCII, as the reference does.
 fn string(json: &mut String, text: &[u8]) {
     json.push('"');
     for unit in String::from_utf8_lossy(text).chars() {

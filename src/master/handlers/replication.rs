@@ -17,10 +17,10 @@ use crate::wire::messages::{
 };
 use crate::wire::types::{ErrorCode, TaskStatus, TaskType, Uuid};
 
-/// The most targets that one copy may name, and the longest name: a record has to fit into a batch of the log.
+/// Most targets that one copy may name: a record has to fit into a batch of the log.
 const MAX_TARGETS: usize = 100;
 
-/// The tenant that every object belongs to.
+/// The tenant of every object.
 const TENANT: &[u8] = b"default";
 
 impl Handlers {
@@ -230,7 +230,7 @@ impl Handlers {
             TaskStatus::FAILED => false,
             _ => return constant::<F, ()>(Err(INVALID), out),
         };
-        // What a client says of a failure is for people to read; a page of it is enough.
+        // A client's error message is for people to read, so it is cut at a bounded length.
         let message = &done.message[..done.message.len().min(MAX_KEY)];
         let mut sequencer = self.engine.sequencer(self.now());
         let answer = sequencer.complete_task(request.client_id, done.id, success, message);
@@ -246,13 +246,14 @@ fn kind(kind: ReplicationKind) -> TaskType {
     }
 }
 
-/// Whether a task about these can be told to its client: the payload is JSON, and the record has to fit.
+/// Returns whether a task with this key and these names can be sent to a client: the payload is JSON, and the record
+/// has to fit into a batch.
 fn tellable(key: &[u8], names: &[&[u8]]) -> bool {
     let fits = |text: &[u8]| text.len() <= MAX_KEY && std::str::from_utf8(text).is_ok();
     fits(key) && names.len() <= MAX_TARGETS && names.iter().all(|name| fits(name))
 }
 
-/// A name for a task that nobody else has: two words of the chance that hash maps are seeded with.
+/// Creates a random task id: two 64-bit values from the standard library's random hash seeds.
 fn new_id() -> Uuid {
     let word = || RandomState::new().hash_one(std::time::Instant::now());
     Uuid { first: word(), second: word() }

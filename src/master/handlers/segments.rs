@@ -1,4 +1,4 @@
-//! Calls about segments and clients, and what every client asks first.
+//! Calls about segments and clients, and the calls with which every client begins.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,10 +13,10 @@ use crate::wire::messages::{
 use crate::wire::struct_pack::Map;
 use crate::wire::types::{ClientStatus, ErrorCode, SegmentStatus, Uuid};
 
-/// What clients of this generation want to hear; any other answer and they do not connect.
+/// Service version of this client generation; clients do not connect if they receive any other.
 const SERVICE_VERSION: &[u8] = b"2.0.0";
 
-/// The longest text that a segment may bring: a record has to fit into a batch of the log.
+/// Longest text in a segment's description: a record has to fit into a batch of the log.
 const MAX_TEXT: usize = 4096;
 
 impl Handlers {
@@ -85,6 +85,7 @@ impl Handlers {
         }
         let answer = self.engine.remount(&specs, request.client_id, now);
         if answer.result.is_ok() && joined != Ok(true) {
+            // `admit` keeps the deadline of a client that is known already; joining renews it.
             self.liveness.heard(request.client_id, now);
             tracing::info!(client = %request.client_id, segments = specs.len(), "client joined");
         }
@@ -100,7 +101,7 @@ impl Handlers {
         let next = sequencer.next_id();
         let answer = sequencer.unmount(request.segment_id);
         drop(sequencer);
-        // Unknown segments are gone already, and anybody may ask for one as often as they like.
+        // Log real unmounts only: a client may ask for an unknown segment as often as it likes.
         if answer.depends_on >= next {
             tracing::info!(client = %request.client_id, segment = %request.segment_id, "segment unmounted");
         }
@@ -129,6 +130,7 @@ impl Handlers {
 
     pub(super) fn ping<F: Rpc>(&self, client: Uuid, out: &mut Vec<u8>) -> Handled {
         if !self.liveness.heard(client, self.now()) {
+            // There are too many clients to track another one: it would never expire.
             return constant::<F, PingResponse>(Err(ErrorCode::INTERNAL_ERROR), out);
         }
         let answer = self.engine.is_joined(client).map(|joined| PingResponse {
@@ -145,7 +147,7 @@ impl Handlers {
         for segment in segments.iter().filter(|segment| wanted.contains(&segment.client)) {
             owned.entry(segment.client).or_default().push(segment);
         }
-        // That a client has nothing rests on whatever took it away (INV-3).
+        // That a client has no segments depends on the record that removed them (INV-3).
         let missing = owned.len() < wanted.len();
         let mut depends_on = if missing { self.engine.settled() } else { SequenceId(0) };
         let mut hosts: Vec<(Uuid, Vec<&[u8]>)> = Vec::with_capacity(owned.len());
@@ -154,12 +156,12 @@ impl Handlers {
             let endpoints = owned.iter().filter(|segment| !segment.te_endpoint.is_empty());
             let unique: BTreeSet<&[u8]> = endpoints.map(|segment| host(&segment.te_endpoint)).collect();
             depends_on = owned.iter().map(|segment| segment.last_record()).fold(depends_on, SequenceId::max);
-            // So does that it has no more than these.
+            // That it has no more segments than these depends on the client's last record.
             depends_on =
                 self.engine.client(client).map_or(depends_on, |known| depends_on.max(known.last_record));
             hosts.push((client, unique.into_iter().collect()));
         }
-        // Sorted, as the clients that were asked for are looked up in order.
+        // `hosts` is sorted, because `wanted` is traversed in order.
         let known = |client| hosts.binary_search_by_key(client, |(known, _)| *known).is_ok();
         let failed = clients.iter().filter(|client| !known(client)).count();
         encode_response::<F, _>(&Ok::<_, ErrorCode>(Map(hosts)), out);
@@ -183,7 +185,7 @@ fn too_long(spec: &SegmentSpec<'_>) -> bool {
     [spec.name, spec.te_endpoint, spec.protocol, spec.host_id].iter().any(|text| text.len() > MAX_TEXT)
 }
 
-/// The host of an endpoint: without its port, and without the brackets of an IPv6 address.
+/// Returns the host of an endpoint, without its port and without the brackets of an IPv6 address.
 fn host(endpoint: &[u8]) -> &[u8] {
     if let [b'[', rest @ ..] = endpoint {
         let end = rest.iter().position(|byte| *byte == b']').unwrap_or(rest.len());
@@ -204,12 +206,12 @@ mod tests {
     use crate::engine::Engine;
     use crate::engine::rules::Rules;
     use crate::engine::types::LogTime;
-    use crate::master::clock::Clock;
     use crate::master::current::Passage;
     use crate::master::handlers::Told;
     use crate::master::metrics::Metrics;
     use crate::replication::liveness::{Liveness, MAX_CLIENTS};
     use crate::replication::term_guard::TermGuards;
+    use crate::replication::time::RunningClock;
     use crate::wire::functions::rpc;
     use crate::wire::server::Outcome;
 
@@ -219,7 +221,7 @@ mod tests {
     fn handlers() -> Handlers {
         Handlers {
             engine: Arc::new(Engine::new(Rules::default())),
-            clock: Clock::start(),
+            clock: RunningClock::start(),
             liveness: Arc::new(Liveness::new(10_000)),
             metrics: Metrics::new(),
             told: Told {
@@ -245,7 +247,7 @@ mod tests {
         }
     }
 
-    fn rests_on(handled: &Handled) -> u64 {
+    fn rests_on(handled: &Handled) -> SequenceId {
         match handled.outcome {
             Outcome::Ready { depends_on } => depends_on,
             _ => panic!("not answered at once"),
@@ -261,17 +263,17 @@ mod tests {
             handlers.mount_segment::<rpc::MountSegment>(mount, &mut Vec::new());
         }
         let both = handlers.batch_query_ip::<rpc::BatchQueryIp>(vec![A, B, A], &mut Vec::new());
-        assert_eq!(rests_on(&both), 2);
+        assert_eq!(rests_on(&both), SequenceId(2));
         handlers.engine.expire_client(B, LogTime(0));
         for wanted in [vec![A, B], vec![B]] {
             let told = handlers.batch_query_ip::<rpc::BatchQueryIp>(wanted, &mut Vec::new());
-            assert_eq!(rests_on(&told), 3, "INV-3");
+            assert_eq!(rests_on(&told), SequenceId(3), "INV-3");
         }
-        // Whoever is there does not depend on others.
+        // An answer about a known client does not depend on other clients' records.
         let one = handlers.batch_query_ip::<rpc::BatchQueryIp>(vec![A], &mut Vec::new());
-        assert_eq!(rests_on(&one), 1);
+        assert_eq!(rests_on(&one), SequenceId(1));
         let unknown = handlers.query_segment_status_by_id::<rpc::QuerySegmentStatusById>(B, &mut Vec::new());
-        assert_eq!(rests_on(&unknown), 3, "INV-3");
+        assert_eq!(rests_on(&unknown), SequenceId(3), "INV-3");
     }
 
     #[test]
@@ -297,7 +299,7 @@ mod tests {
         assert_eq!(out, refused);
         assert!(handlers.engine.segments().is_empty());
         assert_eq!(handlers.engine.is_joined(A).result, Ok(false));
-        // Those that are known are served.
+        // Clients that are known are still answered.
         out.clear();
         let known = Uuid { first: 0, second: 3 };
         let remount = ReMountSegmentRequest { segments: vec![memory(A)], client_id: known };

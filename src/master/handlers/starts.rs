@@ -1,23 +1,24 @@
-//! Counting how the Starts of one call went.
+//! Metrics about the Starts of one call.
 
 use super::Handlers;
 use crate::engine::object::Object;
 use crate::engine::types::{Answer, ErrorCode};
 use crate::master::metrics::Counters;
 
-/// How the Starts of one call went. Counted here first: the counters are everybody's, and batches are many.
+/// Results of the Starts of one call. They are collected here first, because all threads share the counters and batches
+/// are large.
 #[derive(Default)]
 pub(super) struct Starts {
-    /// Objects of one size that came one after the other, and that size.
+    /// Number of consecutive objects of one size, and that size.
     run: (u64, u64),
     partial: u64,
     starved: u32,
-    /// Some of them made a record.
+    /// Whether any of them made a record.
     changed: bool,
 }
 
 impl Starts {
-    /// One that began.
+    /// Counts a Start that succeeded.
     pub(super) fn began(&mut self, wanted: u64, object: &Object, handlers: &Handlers) {
         if self.run.1 != object.size {
             self.observe(handlers);
@@ -27,8 +28,8 @@ impl Starts {
         self.partial += u64::from((object.replicas().count() as u64) < wanted);
     }
 
-    /// How one ended, whether it began or not, and whether it made a record: an upsert that finds no memory may drop the
-    /// write before it all the same.
+    /// Counts the answer of a Start, successful or not, and notes whether it made a record: an upsert that finds no
+    /// memory may still have dropped the write before it.
     pub(super) fn answered<T>(&mut self, answer: &Answer<T>, changed: bool) {
         self.starved += u32::from(matches!(answer.result, Err(ErrorCode::NO_AVAILABLE_HANDLE)));
         self.changed |= changed;
@@ -41,7 +42,8 @@ impl Starts {
         }
     }
 
-    /// Adds all to the metrics, but for those that found no memory if nothing was changed: these are returned.
+    /// Adds everything to the metrics, except those that found no memory if nothing was changed: their number is
+    /// returned.
     pub(super) fn count(mut self, handlers: &Handlers) -> u32 {
         self.observe(handlers);
         let counters = &handlers.metrics.counters;

@@ -1,5 +1,5 @@
-//! Routes of features that this master does not have. They answer what the reference answers with the feature off,
-//! or say plainly that it is not there.
+//! Routes of features that this master does not have. They answer what the reference answers with the feature off, or
+//! that the feature is not supported.
 
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
@@ -33,7 +33,7 @@ pub(super) async fn kv_events_status(State(admin): State<Admin>) -> Response {
     answer::json(StatusCode::OK, &off)
 }
 
-/// Creating a drain job. The reference has them; here a segment is emptied by unmounting it gracefully.
+/// Refuses to create a drain job. The reference has them; here a segment is emptied by unmounting it gracefully.
 pub(super) async fn create_drain_job() -> Response {
     answer::error_with(
         StatusCode::NOT_IMPLEMENTED,
@@ -42,7 +42,7 @@ pub(super) async fn create_drain_job() -> Response {
     )
 }
 
-/// Asking for a drain job, or cancelling one: there is none.
+/// Answers queries and cancellations of drain jobs: there are none.
 pub(super) async fn drain_job(State(admin): State<Admin>, RawQuery(text): RawQuery) -> Response {
     let text = text.unwrap_or_default();
     let is_id = |id: &str| {
@@ -60,7 +60,7 @@ pub(super) async fn drain_job(State(admin): State<Admin>, RawQuery(text): RawQue
     answer::error(answer::JOB_NOT_FOUND)
 }
 
-/// Changing something on the port that anybody may read from, when there is an admin port.
+/// Refuses a change on the HTTP port, which needs no authorisation, when there is an admin port.
 pub(super) async fn change_on_admin_port() -> Response {
     answer::error_with(
         StatusCode::FORBIDDEN,
@@ -69,7 +69,7 @@ pub(super) async fn change_on_admin_port() -> Response {
     )
 }
 
-/// Reading quotas: there are no tenants.
+/// Answers reads of quotas: there are no tenants.
 pub(super) async fn read_tenant_quotas(State(admin): State<Admin>) -> Response {
     if !admin.view.health().service_ready {
         return answer::not_serving();
@@ -77,7 +77,7 @@ pub(super) async fn read_tenant_quotas(State(admin): State<Admin>) -> Response {
     answer::error(answer::UNAVAILABLE_IN_CURRENT_MODE)
 }
 
-/// Setting or deleting a quota: there are no tenants.
+/// Answers changes of quotas: there are no tenants.
 pub(super) async fn change_tenant_quota(State(admin): State<Admin>, RawQuery(text): RawQuery) -> Response {
     let text = text.unwrap_or_default();
     if query::raw(&text, "tenant_id").unwrap_or_default().is_empty() {

@@ -17,7 +17,7 @@ use super::query;
 use super::view::{AdminView, BufferInfo, NotRemoved, ViewError};
 use crate::engine::walk::Cursor;
 
-/// The least size of a piece of the key list; what is read is put together until it is reached.
+/// Least bytes of a chunk of the key list; smaller pieces are joined until they reach it.
 const CHUNK: usize = 64 << 10;
 
 /// A replica with the reference's field names, which are those of its C++ members.
@@ -50,8 +50,8 @@ struct Success<T> {
     data: T,
 }
 
-/// The reference does not decode this parameter. So the key is looked for as it was written first, and decoded
-/// only if that finds nothing: then keys with other characters can be asked for as well.
+/// Answers where the replicas of a key are. The reference does not decode this parameter. So the key is looked up as it
+/// was written first, and decoded only if that finds nothing, which makes keys with other characters reachable.
 pub(super) async fn query_key(State(admin): State<Admin>, RawQuery(text): RawQuery) -> Response {
     if !admin.view.health().service_ready {
         return answer::not_serving();
@@ -100,7 +100,8 @@ struct BatchFailure {
     error: &'static str,
 }
 
-/// As in the reference, the parameter is decoded before it is split, so a key with a comma cannot be asked for.
+/// Answers where the replicas of several keys are. As in the reference, the parameter is decoded before it is split, so
+/// a key with a comma cannot be queried.
 pub(super) async fn batch_query_keys(State(admin): State<Admin>, RawQuery(text): RawQuery) -> Response {
     if !admin.view.health().service_ready {
         return answer::not_serving();
@@ -123,7 +124,7 @@ pub(super) async fn get_all_keys(State(admin): State<Admin>) -> Response {
     if !admin.view.health().service_ready {
         return answer::not_serving();
     }
-    // The first piece decides how it is answered; one that fails later breaks the connection off.
+    // The first piece decides the status of the response; a piece that fails later breaks the connection.
     let mut pieces = Box::pin(pieces(Arc::clone(&admin.view)));
     match pieces.next().await {
         None => answer::with_type(StatusCode::OK, METRICS, ""),
@@ -134,7 +135,7 @@ pub(super) async fn get_all_keys(State(admin): State<Admin>) -> Response {
     }
 }
 
-/// All keys, one per line, read piece by piece as the connection takes them.
+/// Streams all keys, one per line, and reads them piece by piece as the connection takes them.
 fn pieces(view: Arc<dyn AdminView>) -> impl Stream<Item = Result<Bytes, NotServing>> + Send {
     stream::try_unfold((view, Cursor::default()), async |(view, mut cursor)| {
         let mut piece = Vec::new();
@@ -147,7 +148,7 @@ fn pieces(view: Arc<dyn AdminView>) -> impl Stream<Item = Result<Bytes, NotServi
     })
 }
 
-/// What a list ends with when this master no longer serves.
+/// Error that ends a list when this master no longer serves.
 #[derive(Debug, thiserror::Error)]
 #[error("this master no longer serves")]
 struct NotServing;
@@ -163,7 +164,7 @@ pub(super) async fn remove_all(State(admin): State<Admin>, RawQuery(text): RawQu
         return answer::not_serving();
     }
     let text = text.unwrap_or_default();
-    // Exactly these two words force in the reference; everything else does not.
+    // The reference forces for exactly these two words, and for no other.
     let force = matches!(query::raw(&text, "force"), Some("true" | "1"));
     match admin.view.remove_all(force).await {
         Ok(removed_count) => answer::json(StatusCode::OK, &Removed { success: true, removed_count }),

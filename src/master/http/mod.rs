@@ -1,4 +1,4 @@
-//! The HTTP server of a master: metrics, health, and questions about keys and segments.
+//! The HTTP server of a master: metrics, health, and queries about keys and segments.
 //!
 //! Routes, status codes, content types and field names are those of the reference, because its users' probes,
 //! dashboards and scripts depend on them. [`AdminView`] is all that the routes know of the master.
@@ -6,10 +6,8 @@
 mod absent;
 pub mod answer;
 mod keys;
-mod progress;
 pub mod query;
 mod segments;
-pub mod server;
 mod status;
 mod view;
 
@@ -18,11 +16,13 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{get, post};
 
-pub use view::{AdminView, Answer, BufferInfo, Health, KeysPiece, NotRemoved, Role, SegmentInfo, ViewError};
+pub use view::{
+    AdminView, Answer, BufferInfo, Health, KeysPiece, NotRemoved, ReferenceRole, SegmentInfo, ViewError,
+};
 
 use crate::master::metrics::{Metrics, Summary};
 
-/// What every route can reach.
+/// State that every route can reach.
 #[derive(Clone)]
 struct Admin {
     view: Arc<dyn AdminView>,
@@ -30,19 +30,19 @@ struct Admin {
     summary: Arc<Summary>,
 }
 
-/// All routes of a master that is alone. Serve them with [`server::serve`].
+/// Builds all routes of a master that is alone. Serve them with [`http_server::serve`](crate::net::http_server::serve).
 pub fn router(view: Arc<dyn AdminView>, metrics: Arc<Metrics>) -> Router {
     with_fallback(reads(&view, &metrics).merge(changes(view, metrics)))
 }
 
-/// The routes of a master that replicates: those that change something are [`changes`], on the admin port, and `more`
-/// about replication is here.
+/// Builds the routes of a master that replicates, with `more` routes about replication. Those that change something are
+/// [`changes`], on the admin port.
 pub fn replicated_router(view: Arc<dyn AdminView>, metrics: Arc<Metrics>, more: Router) -> Router {
     let elsewhere = post(absent::change_on_admin_port);
     with_fallback(reads(&view, &metrics).route(REMOVE_ALL, elsewhere).merge(more))
 }
 
-/// The routes that change something.
+/// Builds the routes that change something.
 pub fn changes(view: Arc<dyn AdminView>, metrics: Arc<Metrics>) -> Router {
     Router::new().route(REMOVE_ALL, post(keys::remove_all)).with_state(Admin {
         view,

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// The text of the first parameter with this name, not decoded.
+/// Returns the text of the first parameter with this name, not decoded.
 pub fn raw<'a>(query: &'a str, name: &str) -> Option<&'a str> {
     query.split('&').find_map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -10,7 +10,7 @@ pub fn raw<'a>(query: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// Undoes percent-encoding and `+` for a blank. A `%` without two digits stands for itself.
+/// Decodes percent-encoding, and `+` to a blank. A `%` without two digits stands for itself.
 pub fn decode(text: &str) -> Cow<'_, [u8]> {
     let bytes = text.as_bytes();
     if !bytes.iter().any(|byte| matches!(byte, b'%' | b'+')) {
@@ -51,7 +51,7 @@ fn digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
-/// Bytes as text for JSON: UTF-8 as it is, every other byte as `\xff`, so that different keys stay different.
+/// Returns bytes as text for JSON: UTF-8 as it is, every other byte as `\xff`, so that different keys stay different.
 pub fn printable(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

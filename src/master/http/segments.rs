@@ -1,7 +1,7 @@
 //! Routes about segments.
 //!
-//! A segment that drains takes no new objects. As in the reference it has no allocator any more: it is not among those
-//! that are listed or asked for by name, and in the details it has neither use nor capacity.
+//! A segment that drains takes no new objects. As in the reference it has no allocator any more: lists and queries by
+//! name leave it out, and in the details it has neither use nor capacity.
 
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
@@ -14,7 +14,7 @@ use super::query;
 use super::view::SegmentInfo;
 use crate::engine::segment::SegmentStatus;
 
-/// One name per line, of the segments that take objects.
+/// Lists the names of the segments that take objects, one per line.
 pub(super) async fn get_all_segments(State(admin): State<Admin>) -> Response {
     let Ok(segments) = admin.view.segments().await else { return answer::not_serving() };
     let mut text = Vec::new();
@@ -76,7 +76,7 @@ pub(super) async fn get_segments_detail(State(admin): State<Admin>) -> Response 
     answer::json(StatusCode::OK, &Details { total_segments: segments.len(), segments })
 }
 
-/// Use and capacity of all segments of one name together, without those that drain.
+/// Answers use and capacity of all segments of one name together, without those that drain.
 pub(super) async fn query_segment(State(admin): State<Admin>, RawQuery(text): RawQuery) -> Response {
     let Ok(segments) = admin.view.segments().await else { return answer::not_serving() };
     let mut found = named(segments, &text.unwrap_or_default());
@@ -105,7 +105,7 @@ struct Status {
     error_message: &'static str,
 }
 
-/// The status of the segment of a name; of several the one that was mounted last, as the RPC tells it.
+/// Answers the status of the segment with a name; of several the one that was mounted last, as in the RPC.
 pub(super) async fn segment_status(State(admin): State<Admin>, RawQuery(text): RawQuery) -> Response {
     let text = text.unwrap_or_default();
     if query::raw(&text, "segment").unwrap_or_default().is_empty() {
@@ -129,7 +129,7 @@ pub(super) async fn segment_status(State(admin): State<Admin>, RawQuery(text): R
     )
 }
 
-/// The status as the protocol numbers and names it.
+/// Returns the status as the protocol numbers and names it.
 fn status(draining: bool) -> (i32, &'static str) {
     if draining {
         (SegmentStatus::GracefullyUnmounting as i32, "GRACEFULLY_UNMOUNTING")
@@ -138,7 +138,8 @@ fn status(draining: bool) -> (i32, &'static str) {
     }
 }
 
-/// The segments with the name in the query, as it was written or decoded, in the order in which they were mounted.
+/// Returns the segments with the name in the query, as it was written or decoded, in the order in which they were
+/// mounted.
 fn named(mut found: Vec<SegmentInfo>, text: &str) -> Vec<SegmentInfo> {
     let raw = query::raw(text, "segment").unwrap_or_default();
     let decoded = query::decode(raw);
@@ -146,12 +147,12 @@ fn named(mut found: Vec<SegmentInfo>, text: &str) -> Vec<SegmentInfo> {
     found
 }
 
-/// A pair of numbers as the reference writes it.
+/// Formats a pair of numbers as the reference does.
 fn uuid((first, second): (u64, u64)) -> String {
     format!("{first}-{second}")
 }
 
-/// A number with at most six significant digits and no zeros at its end, as C's `%g` has it.
+/// Formats a number with at most six significant digits and no zeros at its end, like C's `%g`.
 fn six_digits(number: f64) -> String {
     let scientific = format!("{number:.5e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));

@@ -4,13 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 
+use super::etcd;
 use super::gauges::{Gauges, ReplicationGauges, resident_bytes};
 use super::reference::{ABSENT_COUNTERS, ABSENT_GAUGES, BATCHES, SINGLES, standby_state};
 use super::rpc::RpcCounts;
 use super::{Counters, Metrics};
 use crate::wire::functions::Function;
 
-/// All families, the reference's first and in its order as far as it makes sense.
+/// Collects all families, the reference's first and in its order as far as that makes sense.
 pub(super) fn collect(metrics: &Metrics, gauges: &Gauges) -> Vec<MetricFamily> {
     let mut families = Families(Vec::with_capacity(192));
     families.state(gauges);
@@ -28,7 +29,7 @@ pub(super) fn collect(metrics: &Metrics, gauges: &Gauges) -> Vec<MetricFamily> {
     if let Some(replication) = &gauges.replication {
         families.replication(replication, gauges.sequence_id);
         let connected = metrics.counters.companion_connected.load(Relaxed);
-        let help = "1 if there is a companion that watches this process";
+        let help = "1 if a companion watches this process";
         families.gauge("moonkeeper_companion_connected", help, connected as f64);
     }
     families.0
@@ -64,12 +65,12 @@ impl Families {
         self.gauge("mem_cache_nums_", "Objects that are written, in memory", gauges.memory_keys as f64);
         self.gauge(
             "master_put_start_discarded_staging_size",
-            "Bytes of no object that may still be in use",
+            "Bytes of no object that stay reserved because a client may still use them",
             gauges.discarded_bytes as f64,
         );
     }
 
-    /// The reference's families about replication. A master that is alone writes and applies in one step.
+    /// Adds the reference's families about replication. A master that is alone writes and applies in one step.
     fn log(&mut self, applied: u64, replication: Option<&ReplicationGauges>) {
         let durable = replication.map_or(applied, |replication| replication.durable);
         let state = replication.map_or(0, |replication| standby_state(replication.activity));
@@ -96,7 +97,7 @@ impl Families {
             ),
             (
                 "ha_standby_state",
-                "What a standby is at: 2 reads the log, 3 follows it, 6 takes over; 0 is not a standby",
+                "State of a standby: 2 reads the log, 3 follows it, 6 takes over; 0 is not a standby",
                 state.into(),
             ),
         ] {
@@ -191,26 +192,26 @@ impl Families {
     fn replication(&mut self, gauges: &ReplicationGauges, applied: u64) {
         let lag = gauges.durable.saturating_sub(applied);
         for (name, help, value) in [
-            ("moonkeeper_primary", "Whether this master leads", f64::from(u8::from(gauges.primary))),
-            ("moonkeeper_ready", "Whether it serves, or could at once", f64::from(u8::from(gauges.ready))),
-            ("moonkeeper_term", "The term that it knows of", gauges.term as f64),
+            ("moonkeeper_primary", "Whether this master is primary", f64::from(u8::from(gauges.primary))),
+            ("moonkeeper_ready", "Whether it serves or can take over", f64::from(u8::from(gauges.ready))),
+            ("moonkeeper_term", "The last term that it knows", gauges.term as f64),
             ("moonkeeper_durable_prefix", "The last record known to be durable", gauges.durable as f64),
             ("moonkeeper_applied", "The last record applied", applied as f64),
             ("moonkeeper_lag_records", "Durable records that are not applied yet", lag as f64),
             ("moonkeeper_queue_bytes", "Bytes of records that wait for etcd", gauges.queue_bytes as f64),
             (
                 "moonkeeper_commit_seconds",
-                "For how long the batch on its way has been",
+                "Age of the batch that is being written to etcd",
                 gauges.commit.as_secs_f64(),
             ),
             (
                 "moonkeeper_lease_seconds",
-                "For how long it may serve without hearing from etcd",
+                "For how long it may serve without an answer from etcd",
                 gauges.lease_left.as_secs_f64(),
             ),
             (
                 "moonkeeper_lease_hold_seconds",
-                "For how long nothing is evicted or removed after a takeover",
+                "For how long objects of earlier terms are neither evicted nor removed after a takeover",
                 gauges.hold_left.as_secs_f64(),
             ),
         ] {
@@ -222,8 +223,9 @@ impl Families {
         }
         let help = "Digests of the primary that did not match";
         self.counter("moonkeeper_digest_mismatch_total", help, gauges.digest_mismatches);
-        let help = "States that were thrown away and built anew";
+        let help = "Rebuilds of the state from the log";
         self.counter("moonkeeper_rebuilds_total", help, gauges.rebuilds);
+        self.0.extend(etcd::families(&gauges.etcd));
     }
 
     fn ours(&mut self, metrics: &Metrics, gauges: &Gauges) {
@@ -235,7 +237,7 @@ impl Families {
             vec![gauge(1.0, build)],
         );
         let (waiting, processing) = gauges.tasks;
-        // A double holds 48 bits exactly; enough to see two masters differ.
+        // A double holds 48 bits exactly; that is enough to see that two masters differ.
         let digest = gauges.digest & 0xffff_ffff_ffff;
         for (name, help, value) in [
             ("moonkeeper_uptime_seconds", "Time since the process started", gauges.uptime.as_secs_f64()),
@@ -265,12 +267,12 @@ impl Families {
             ),
             (
                 "moonkeeper_parked_puts_resumed_total",
-                "Those of them that went on after clients had rejoined",
+                "Waiting puts that succeeded after clients had rejoined",
                 &counters.parked_puts_resumed,
             ),
             (
                 "moonkeeper_parked_puts_starved_total",
-                "Those of them that were answered with -200, no memory",
+                "Waiting puts that were answered with -200, no memory",
                 &counters.parked_puts_starved,
             ),
             (
@@ -285,12 +287,12 @@ impl Families {
             ),
             (
                 "moonkeeper_expired_clients_total",
-                "Clients that were taken for gone",
+                "Clients that expired: they were silent for too long",
                 &counters.expired_clients,
             ),
             (
                 "moonkeeper_malformed_requests_total",
-                "Requests that could not be understood",
+                "Requests that could not be decoded",
                 &counters.malformed_requests,
             ),
             (
@@ -300,7 +302,7 @@ impl Families {
             ),
             (
                 "moonkeeper_refused_changes_total",
-                "Changes that were refused because the log had no room for too long",
+                "Changes that were refused because the log had no capacity for too long",
                 &counters.refused_changes,
             ),
         ] {
@@ -331,16 +333,20 @@ impl Families {
     }
 
     fn family(&mut self, name: &str, help: &str, kind: MetricType, samples: Vec<Metric>) {
-        let mut family = MetricFamily::default();
-        family.set_name(name.to_owned());
-        family.set_help(help.to_owned());
-        family.set_field_type(kind);
-        family.set_metric(samples);
-        self.0.push(family);
+        self.0.push(family(name, help, kind, samples));
     }
 }
 
-fn gauge(value: f64, labels: Vec<LabelPair>) -> Metric {
+pub(super) fn family(name: &str, help: &str, kind: MetricType, samples: Vec<Metric>) -> MetricFamily {
+    let mut family = MetricFamily::default();
+    family.set_name(name.to_owned());
+    family.set_help(help.to_owned());
+    family.set_field_type(kind);
+    family.set_metric(samples);
+    family
+}
+
+pub(super) fn gauge(value: f64, labels: Vec<LabelPair>) -> Metric {
     let mut gauge = Gauge::default();
     gauge.set_value(value);
     let mut metric = Metric::default();
@@ -358,7 +364,7 @@ fn counter(value: u64, labels: Vec<LabelPair>) -> Metric {
     metric
 }
 
-fn label(name: &str, value: &str) -> LabelPair {
+pub(super) fn label(name: &str, value: &str) -> LabelPair {
     let mut label = LabelPair::default();
     label.set_name(name.to_owned());
     label.set_value(value.to_owned());

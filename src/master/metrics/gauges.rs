@@ -1,10 +1,11 @@
-//! Gauges: values that the state itself knows. They are read when somebody asks and kept nowhere else.
+//! Gauges: values that the state itself has. They are read for each scrape and stored nowhere else.
 
 use std::time::Duration;
 
+use crate::cluster::etcd_health::EtcdHealth;
 use crate::replication::node::status::Activity;
 
-/// A reading of the state.
+/// A reading of all gauges.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Gauges {
     /// Bytes of all live replicas and reservations.
@@ -21,7 +22,7 @@ pub struct Gauges {
     pub memory_keys: u64,
     /// Clients that are alive.
     pub clients: u64,
-    /// Bytes that unfinished puts left behind and that are not given out again yet.
+    /// Bytes of unfinished puts that were dropped and are not released yet.
     pub discarded_bytes: u64,
     /// Open connections of Mooncake clients.
     pub connections: u64,
@@ -29,55 +30,52 @@ pub struct Gauges {
     pub sequence_id: u64,
     /// The digest of the state at that id.
     pub digest: u64,
-    /// Tasks that wait, and tasks that clients work on.
+    /// Tasks that are pending, and tasks that clients work on.
     pub tasks: (u64, u64),
     /// Time since the process started.
     pub uptime: Duration,
-    /// What a master that replicates knows besides.
+    /// Gauges of a master that replicates.
     pub replication: Option<ReplicationGauges>,
 }
 
-/// A reading of a master that replicates.
+/// Gauges of a master that replicates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplicationGauges {
-    /// Whether it leads.
     pub primary: bool,
-    /// What it is at.
     pub activity: Activity,
     /// Whether it serves, or could at once.
     pub ready: bool,
-    /// The term.
     pub term: u64,
-    /// The durable prefix as far as it knows.
+    /// The durable prefix as far as this master knows it.
     pub durable: u64,
-    /// Bytes of records that wait to be durable.
+    /// Bytes of records that are not durable yet.
     pub queue_bytes: u64,
-    /// How long the batch on its way has been.
+    /// Age of the batch that is being committed.
     pub commit: Duration,
-    /// How long it may serve without hearing from etcd.
+    /// Time that it may still serve without an answer from etcd.
     pub lease_left: Duration,
-    /// How long nothing is evicted or removed (R6).
+    /// Remaining time of the hold (R6).
     pub hold_left: Duration,
-    /// How long its last promotion took.
+    /// Duration of its last promotion.
     pub promotion: Option<Duration>,
     /// Digests that did not match.
     pub digest_mismatches: u64,
-    /// How often the state was thrown away and built anew.
+    /// How often the state was dropped and rebuilt from the log.
     pub rebuilds: u64,
+    /// Size, quota and alarms of etcd.
+    pub etcd: EtcdHealth,
 }
 
-/// One segment name.
+/// Gauges of one segment name.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct SegmentGauges {
-    /// The name.
     pub name: String,
-    /// Bytes given out.
     pub allocated_bytes: u64,
-    /// Bytes mounted.
+    /// Bytes of all mounted segments of this name.
     pub capacity_bytes: u64,
 }
 
-/// The resident memory of this process, where the system tells.
+/// Returns the resident memory of this process, if the system reports it.
 pub(super) fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -1,10 +1,11 @@
-//! Metrics of a master: counters that handlers add to, gauges that are read when somebody asks, and both as
-//! Prometheus text or as one line for people.
+//! Metrics of a master: counters that handlers add to, gauges that are read for each scrape, and both as Prometheus
+//! text or as one line for people.
 //!
 //! Names are the reference's where it has one, so that dashboards keep working; ours start with `moonkeeper_`.
 //! Nothing here decides anything: no code may read a metric to find out what to do.
 
 mod counters;
+mod etcd;
 mod families;
 mod gauges;
 mod reference;
@@ -22,20 +23,18 @@ pub use summary::Summary;
 
 use prometheus::TextEncoder;
 
-/// Everything that handlers count. One per process, shared by all of them.
+/// All counters. There is one set per process.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    /// Per RPC.
     pub rpc: RpcMetrics,
-    /// Per event that is not an RPC.
+    /// Counters of events that are not RPCs.
     pub counters: Counters,
-    /// How large the values of new objects are.
+    /// Sizes of the values of new objects.
     pub value_sizes: ValueSizes,
-    /// When the process began.
     pub started: Started,
 }
 
-/// When the process began.
+/// Start time of the process.
 #[derive(Debug)]
 pub struct Started(std::time::Instant);
 
@@ -46,7 +45,7 @@ impl Default for Started {
 }
 
 impl Started {
-    /// The time since then.
+    /// Returns the time since the start.
     #[must_use]
     pub fn elapsed(&self) -> std::time::Duration {
         self.0.elapsed()
@@ -54,12 +53,12 @@ impl Started {
 }
 
 impl Metrics {
-    /// A new set of metrics, all zero.
+    /// Creates metrics that are all zero.
     pub fn new() -> Arc<Metrics> {
         Arc::default()
     }
 
-    /// All metrics in Prometheus' text format.
+    /// Returns all metrics in Prometheus' text format.
     pub fn prometheus_text(&self, gauges: &Gauges) -> String {
         let families = families::collect(self, gauges);
         // Encoding into a string can only fail for a family without samples, and none of ours is empty.

@@ -1,7 +1,7 @@
 //! The reference's metric names for RPCs, and which of our RPCs each of them counts.
 //!
-//! As observed on the reference: upserts count as puts, dynamic copies as copies, graceful unmounts as unmounts, and every
-//! key of a BatchRemove as one Remove.
+//! As observed on the reference: upserts count as puts, dynamic copies as copies, graceful unmounts as unmounts, and
+//! every key of a BatchRemove as one Remove.
 
 use super::rpc::{RpcCounts, RpcMetrics};
 use crate::replication::node::status::Activity;
@@ -30,7 +30,7 @@ const fn batch(name: &'static str, rpcs: &'static [&'static str]) -> Batch {
     Batch { name, rpcs }
 }
 
-/// In the order in which the reference exports them.
+/// The single families, in the order in which the reference exports them.
 pub(super) const SINGLES: &[Single] = &[
     single("exist_key", &["ExistKey"]),
     single("put_start", &["PutStart", "UpsertStart"]),
@@ -59,7 +59,7 @@ pub(super) const SINGLES: &[Single] = &[
     single("fetch_tasks", &["FetchTasks"]),
 ];
 
-/// In the order in which the reference exports them.
+/// The batch families, in the order in which the reference exports them.
 pub(super) const BATCHES: &[Batch] = &[
     batch("batch_exist_key", &["BatchExistKey"]),
     batch("batch_query_ip", &["BatchQueryIp"]),
@@ -71,7 +71,7 @@ pub(super) const BATCHES: &[Batch] = &[
 ];
 
 impl Single {
-    /// What this family counts.
+    /// Returns the sum of the RPCs that this family counts.
     pub(super) fn counts(&self, metrics: &RpcMetrics) -> RpcCounts {
         let mut counts = sum(self.rpcs, metrics);
         if self.name == "remove" {
@@ -84,13 +84,13 @@ impl Single {
 }
 
 impl Batch {
-    /// What this family counts.
+    /// Returns the sum of the RPCs that this family counts.
     pub(super) fn counts(&self, metrics: &RpcMetrics) -> RpcCounts {
         sum(self.rpcs, metrics)
     }
 }
 
-/// What the family with this name counts; nothing if there is none.
+/// Returns what the family with this name counts; zeros if there is none.
 pub(super) fn counts(name: &str, metrics: &RpcMetrics) -> RpcCounts {
     let single = SINGLES.iter().find(|family| family.name == name).map(|family| family.counts(metrics));
     let batch = || BATCHES.iter().find(|family| family.name == name).map(|family| family.counts(metrics));
@@ -101,7 +101,7 @@ fn sum(rpcs: &[&str], metrics: &RpcMetrics) -> RpcCounts {
     rpcs.iter().map(|name| metrics.counts_of(name)).fold(RpcCounts::default(), |sum, counts| sum + counts)
 }
 
-/// Families of features that this master does not have, as the reference exports them with the features off.
+/// Gauges of features that this master does not have, as the reference exports them with the features off.
 pub(super) const ABSENT_GAUGES: &[(&str, &str)] = &[
     ("master_nof_allocated_bytes", "Bytes given out on NVMe-over-Fabrics segments; none here"),
     ("master_total_nof_capacity_bytes", "Bytes of NVMe-over-Fabrics segments; none here"),
@@ -115,7 +115,7 @@ pub(super) const ABSENT_GAUGES: &[(&str, &str)] = &[
     ),
 ];
 
-/// What a master is at, as the reference numbers the states of a standby. One that serves has none there, and so 0.
+/// Returns the reference's number for the state of a standby. A master that serves has none there, and so 0.
 pub(super) fn standby_state(activity: Activity) -> u8 {
     match activity {
         Activity::Serving | Activity::HandingOver | Activity::Leaving | Activity::Stopped => 0,
@@ -125,7 +125,7 @@ pub(super) fn standby_state(activity: Activity) -> u8 {
     }
 }
 
-/// As [`ABSENT_GAUGES`], for counters.
+/// Counters of features that this master does not have.
 pub(super) const ABSENT_COUNTERS: &[(&str, &str)] = &[
     ("file_cache_hit_nums_", "Look-ups answered with a replica on a disk; none here"),
     ("file_cache_hit_bytes_total", "Bytes of look-ups answered with a replica on a disk; none here"),

@@ -1,4 +1,4 @@
-//! The summary in the log, now and then.
+//! The periodic summary in the log.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::{Gauges, Metrics, Summary};
 
-/// Logs a summary each `every`, until `stop` turns true or its sender is gone.
+/// Logs a summary at each interval `every`, until `stop` turns true or its sender is gone.
 pub async fn report(
     metrics: Arc<Metrics>,
     gauges: impl Fn() -> Gauges + Send,

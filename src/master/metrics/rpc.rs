@@ -1,10 +1,10 @@
-//! Counters of every RPC, cheap enough for the hot path: one cache line per RPC, relaxed additions, nothing else.
+//! Counters of every RPC, cheap enough for the hot path: one cache line per RPC, and relaxed additions.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::wire::functions::Function;
 
-/// How many RPCs there are.
+/// Number of RPCs, each of which has a slot.
 const RPC_COUNT: usize = Function::ALL.len();
 
 /// The counters of one RPC. Aligned to a cache line of its own, so that threads that serve different RPCs do not
@@ -19,7 +19,7 @@ struct Slot {
     failed_items: AtomicU64,
 }
 
-/// What was counted for one RPC, or for several together.
+/// Counts of one RPC, or the sums of several.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct RpcCounts {
     /// Calls received.
@@ -28,7 +28,7 @@ pub struct RpcCounts {
     pub failures: u64,
     /// Batches of which some items failed, but not all.
     pub partial_successes: u64,
-    /// Items of batches.
+    /// Items of batches; single calls count none.
     pub items: u64,
     /// Items of batches that failed.
     pub failed_items: u64,
@@ -75,7 +75,8 @@ impl RpcMetrics {
         self.slot(rpc).failures.fetch_add(1, Relaxed);
     }
 
-    /// Counts one batch call. It fails when nothing of it succeeds; so does one of nothing, as in the reference.
+    /// Counts one batch call. It fails if none of its items succeeds; an empty batch fails as well, as in the
+    /// reference.
     pub fn batch(&self, rpc: Function, items: usize, failed: usize) {
         let slot = self.slot(rpc);
         slot.requests.fetch_add(1, Relaxed);
@@ -90,7 +91,7 @@ impl RpcMetrics {
         }
     }
 
-    /// What was counted for this RPC so far.
+    /// Returns the counts of this RPC so far.
     pub fn counts(&self, rpc: Function) -> RpcCounts {
         let slot = self.slot(rpc);
         RpcCounts {
@@ -102,7 +103,7 @@ impl RpcMetrics {
         }
     }
 
-    /// What was counted for the RPC with this name so far; nothing for a name that is not one.
+    /// Returns the counts of the RPC with this name so far; zeros for an unknown name.
     pub fn counts_of(&self, name: &str) -> RpcCounts {
         Function::ALL.iter().find(|rpc| rpc.name() == name).map(|rpc| self.counts(*rpc)).unwrap_or_default()
     }

@@ -1,5 +1,4 @@
-//! The metrics as one line for people, shaped like the reference's: what is in memory, what is asked per second,
-//! what was evicted.
+//! The metrics as one line for people, in the format of the reference: memory in use, requests per second, evictions.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,7 +10,7 @@ use super::reference;
 use super::rpc::RpcCounts;
 use super::{Gauges, Metrics};
 
-/// What the summary calls an RPC, and the family behind it.
+/// Names of RPCs in the summary, and the families behind them.
 const SINGLES: [(&str, &str); 15] = [
     ("PutStart", "put_start"),
     ("PutEnd", "put_end"),
@@ -48,7 +47,7 @@ const TASKS: [(&str, &str); 5] = [
     ("MarkTaskToComplete", "update_task"),
 ];
 
-/// Writes summaries. Rates are those since the summary before, so each reader should have its own.
+/// Writes summaries. Rates are measured since the previous summary, so each reader should have its own.
 #[derive(Debug)]
 pub struct Summary {
     last: Mutex<Last>,
@@ -68,12 +67,12 @@ impl Default for Summary {
 }
 
 impl Summary {
-    /// The summary at this moment.
+    /// Returns the summary at this moment.
     pub fn text(&self, metrics: &Metrics, gauges: &Gauges, now: Instant) -> String {
         let names = || SINGLES.iter().chain(&BATCHES).chain(&TASKS);
         let counts: Vec<RpcCounts> = names().map(|(_, name)| reference::counts(name, &metrics.rpc)).collect();
         let mut last = self.last.lock();
-        // Two requests at the same moment must not divide by zero.
+        // Avoid a division by zero when two requests come at the same moment.
         let seconds = now.saturating_duration_since(last.at).as_secs_f64().max(0.001);
         let rates: Vec<Rates> =
             counts.iter().zip(&last.counts).map(|(new, old)| Rates::between(*old, *new, seconds)).collect();
@@ -148,7 +147,7 @@ impl Rates {
         let partial = rate(old.partial_successes, new.partial_successes);
         let requests = rate(old.requests, new.requests);
         let items = rate(old.items, new.items);
-        // Counters are read one after the other while others add to them, so differences can be a hair below zero.
+        // Counters are read one after the other while threads add to them, so differences can be slightly below zero.
         let succeeded = (requests - rate(old.failures, new.failures) - partial).max(0.0);
         let items_succeeded = (items - rate(old.failed_items, new.failed_items)).max(0.0);
         Rates { succeeded, partial, requests, items_succeeded, items }
@@ -168,7 +167,7 @@ fn joined<'a>(
     }
 }
 
-/// Used and total, and the share where there is a total.
+/// Formats use and capacity, with the share where there is a capacity.
 fn of_capacity(used: u64, capacity: u64) -> String {
     let text = format!("{} / {}", bytes(used), bytes(capacity));
     match capacity {
@@ -177,7 +176,7 @@ fn of_capacity(used: u64, capacity: u64) -> String {
     }
 }
 
-/// A number of bytes with a unit.
+/// Formats a number of bytes with a unit.
 fn bytes(count: u64) -> String {
     let mut value = count as f64;
     for unit in ["B", "KB", "MB", "GB", "TB"] {

@@ -1,4 +1,4 @@
-//! Certificates that masters show each other instead of a token: TLS 1.3 in both directions, checked by both sides.
+//! Authentication of masters by certificates instead of a token: TLS 1.3 in both directions, verified by both sides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,42 +17,41 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use super::handshake::{HandshakeError, TLS_HANDSHAKE, say_certificates};
 use super::verifier::PeerVerifier;
 use crate::master::settings::peer::PeerTls;
-use crate::master::tls::{Reloading, TlsError, authorities, certificates, private_key};
+use crate::net::tls::{Reloading, TlsError, authorities, certificates, private_key};
 
-/// Least time between two reads of the files: strangers must not make a master read all the time.
+/// Least time between two reads of the files: unauthenticated connections must not make a master read all the time.
 const READ_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a client may take until it begins with TLS. One that has a token waits for the server to begin, and is told
-/// after this time what is wrong.
+/// How long a client may take to begin with TLS. One that has a token waits for the server to begin, and learns after
+/// this time what is wrong.
 const FIRST_BYTE: Duration = Duration::from_secs(1);
 
-/// Name of the protocol inside of TLS. A connection that was diverted from or to another service of the same authorities
-/// ends here.
+/// ALPN protocol name. It rejects a connection that was diverted from or to another service with the same authorities.
 const ALPN: &[u8] = b"moonkeeper-peer";
 
-/// What the secret of a connection is derived for.
+/// Label under which the key of a connection is exported from TLS.
 const EXPORTER: &[u8] = b"EXPORTER-moonkeeper-peer";
 
-/// The certificate of a master and the authorities of its cluster. The files are read again for new connections, at most
-/// once a second, so that they can be renewed. Clones share it.
+/// The certificate of a master and the authorities of its cluster. The files are read again for new connections, at
+/// most once a second, so that they can be renewed. Clones share it.
 #[derive(Clone, Debug)]
 pub struct PeerCertificates {
     sides: Reloading<Sides>,
     files: Arc<PeerTls>,
 }
 
-/// TLS as it is spoken on either side.
+/// TLS configuration of both sides.
 #[derive(Clone)]
 struct Sides {
     server: TlsAcceptor,
     client: TlsConnector,
 }
 
-/// An open connection, and the key of its proofs.
+/// An open connection, and the HMAC key of its proofs.
 pub(super) type Opened = (TlsStream<TcpStream>, hmac::Key);
 
 impl PeerCertificates {
-    /// Reads the files.
+    /// Reads the files, and checks that they can be used.
     pub fn read(files: PeerTls) -> Result<Self, TlsError> {
         let files = Arc::new(files);
         let read = Arc::clone(&files);
@@ -60,19 +59,19 @@ impl PeerCertificates {
         Ok(Self { sides, files })
     }
 
-    /// The files that they are read from.
+    /// Returns the paths of the files.
     pub(super) fn files(&self) -> &PeerTls {
         &self.files
     }
 
-    /// The listening side.
+    /// Performs the TLS handshake of the listening side.
     pub(super) async fn accept(&self, mut stream: TcpStream) -> Result<Opened, HandshakeError> {
         let mut first = [0];
         match timeout(FIRST_BYTE, stream.peek(&mut first)).await {
             Ok(Ok(0)) => return Err(HandshakeError::Broke(std::io::ErrorKind::UnexpectedEof.into())),
             Ok(Ok(_)) if first == [TLS_HANDSHAKE] => {}
             Ok(Err(why)) => return Err(why.into()),
-            // Nothing, or plain text.
+            // Nothing arrived, or plain text.
             Ok(Ok(_)) | Err(_) => {
                 say_certificates(&mut stream).await?;
                 return Err(HandshakeError::no_tls());
@@ -82,9 +81,9 @@ impl PeerCertificates {
         opened(sides.server.accept(stream).await?.into())
     }
 
-    /// The connecting side.
+    /// Performs the TLS handshake of the connecting side.
     pub(super) async fn connect(&self, stream: TcpStream) -> Result<Opened, HandshakeError> {
-        // Its address is not checked, and not sent either: pods have another one after each start.
+        // The address is neither checked nor sent: pods have another one after each start.
         let name = ServerName::from(stream.peer_addr()?.ip());
         let sides = self.sides.current().await;
         opened(sides.client.connect(name, stream).await?.into())
@@ -117,7 +116,7 @@ fn sides(files: &PeerTls) -> Result<Sides, TlsError> {
         .with_client_cert_verifier(verifier.clone())
         .with_single_cert(chain.clone(), key.clone_key())
         .map_err(TlsError::unusable)?;
-    // Every connection shows its certificate: no session is resumed, in which one from before would count.
+    // Every connection has to show its certificate: a resumed session would rest on one that was shown before.
     server.session_storage = Arc::new(NoServerSessionStorage {});
     server.send_tls13_tickets = 0;
     server.alpn_protocols = vec![ALPN.to_vec()];

@@ -1,4 +1,5 @@
-//! What this master has to prove itself with: a token or certificates, as its settings say, never the other instead.
+//! The credentials of this master: a token or certificates, as its settings say, with no fallback from one to the
+//! other.
 
 use std::sync::Arc;
 
@@ -8,9 +9,9 @@ use super::certificates::PeerCertificates;
 use super::token::{PeerToken, PeerTokenError};
 use crate::coordination::etcd::Etcd;
 use crate::master::settings::peer::PeerAuth;
-use crate::master::tls::TlsError;
+use crate::net::tls::TlsError;
 
-/// What this master proves itself with, and demands of others. Clones share it.
+/// What this master proves itself with, and demands of the other masters. Clones share it.
 #[derive(Clone, Debug)]
 pub enum PeerCredentials {
     /// A token that all masters share.
@@ -19,10 +20,10 @@ pub enum PeerCredentials {
     Certificates(PeerCertificates),
 }
 
-/// Why a master has nothing to prove itself with.
+/// Why the credentials cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerCredentialsError {
-    /// There is no token.
+    /// The token cannot be read.
     #[error(transparent)]
     Token(#[from] PeerTokenError),
     /// The certificates cannot be used.
@@ -40,7 +41,7 @@ impl PeerCredentials {
         })
     }
 
-    /// Tries until this master can prove itself.
+    /// Retries until this master has its credentials.
     pub async fn prepare(self) {
         if let PeerCredentials::Token(token) = self {
             token.prepare().await;

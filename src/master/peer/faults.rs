@@ -1,4 +1,4 @@
-//! Connections between masters that could not be authenticated: counted, named in the log now and then, shown in status.
+//! Connections between masters that could not be authenticated: counted, logged at a limited rate, shown in the status.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 use crate::master::metrics::{Counters, Metrics};
 
-/// Least time between two lines in the log. A standby tries five times a second, and strangers as often as they like.
+/// Least time between two log lines. A standby retries five times a second, and an attacker as often as it likes.
 const LOG_PAUSE: Duration = Duration::from_secs(10);
 
-/// What went wrong between masters. Clones share it.
+/// Record of failed authentications. Clones share it.
 #[derive(Clone, Debug)]
 pub struct PeerFaults {
     metrics: Arc<Metrics>,
@@ -26,13 +26,13 @@ struct Last {
 }
 
 impl PeerFaults {
-    /// None yet; they are counted in `metrics`.
+    /// Starts an empty record that counts in `metrics`.
     #[must_use]
     pub fn new(metrics: Arc<Metrics>) -> Self {
         Self { metrics, last: Arc::default() }
     }
 
-    /// A peer, named by its address and its name if that is known, could not be authenticated for this reason.
+    /// Records that a peer, named by its address and its name if that is known, could not be authenticated.
     pub(super) fn note(&self, peer: &str, cause: &str) {
         Counters::add(&self.metrics.counters.peer_auth_failures, 1);
         let mut last = self.last.lock();
@@ -48,7 +48,7 @@ impl PeerFaults {
         }
     }
 
-    /// How many there were, and which was the last.
+    /// Returns how many there were, and the last one.
     #[must_use]
     pub fn count_and_last(&self) -> (u64, String) {
         let count = self.metrics.counters.peer_auth_failures.load(Ordering::Relaxed);

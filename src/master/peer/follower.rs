@@ -1,4 +1,4 @@
-//! The side that connects: a standby, to the primary that it follows.
+//! The connecting side of the peer port: a standby, which watches the process of the primary.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,41 +12,40 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, tim
 use super::credentials::PeerCredentials;
 use super::faults::PeerFaults;
 use super::handshake::{self, HandshakeError, Identity};
-use super::line::{Lines, send};
+use super::line::{Lines, prepare, send};
 use super::secret::Secret;
-use super::server::prepare;
 use super::{PING, PeerEvent, PeerReport, PeerState, StateLine};
+use crate::cluster::log_end::LogId;
 use crate::coordination::types::LeaseId;
 use crate::engine::types::{SequenceId, Term};
-use crate::replication::batch::LogId;
 
-/// Longest wait for a connection.
+/// Timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long the other side may take to prove itself. A process that stands still answers when it goes on.
+/// Time for the other side to prove itself. A process that is stopped answers when it continues.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Pause between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// The primary sends a line each second; a connection without any for so long is made anew. That is no death.
+/// The primary sends a line each second; a connection without any for this long is replaced. That is no proof of death.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Time from the first refusal to the second probe.
+/// Time from the first refused probe to the second one.
 const SECOND_PROBE: Duration = Duration::from_millis(25);
 
-/// A refusal that took longer than this came from something else than the kernel that the process ran on, or this
-/// process was held up in between; neither says anything.
+/// Both probes have to be refused within this time. A slower refusal did not come from the kernel of the primary's
+/// host, or this process was stalled in between; neither proves anything.
 const PROBES_WITHIN: Duration = Duration::from_millis(50);
 
-/// How long after a break it is probed at all. When a process dies its sockets close one after the other, so the port
-/// may still accept for a moment after the connection broke.
+/// How long the port is probed after a connection broke. The kernel closes the sockets of a dying process one after the
+/// other, so the port may still accept for a moment after that.
 const PROBING: Duration = Duration::from_millis(500);
 
-/// Least time between two reports of the applied id: at most some hundred a second, whatever the load.
+/// Least time between two reports of the applied id, which bounds them to some hundred a second.
 const REPORT_PAUSE: Duration = Duration::from_millis(5);
 
-/// Which process to follow.
+/// The process to watch, and the lease that it leads with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Target {
     address: String,
@@ -54,7 +53,7 @@ struct Target {
     lease: LeaseId,
 }
 
-/// Keeps a connection to the primary's peer port, and says when that process is known to be dead. It ends when it is
+/// Keeps a connection to the primary's peer port, and reports when that process is known to be dead. Stops when it is
 /// dropped.
 #[derive(Debug)]
 pub struct PeerFollower {
@@ -62,7 +61,8 @@ pub struct PeerFollower {
 }
 
 impl PeerFollower {
-    /// A standby that is this process. What it learns goes to `events`; what it has applied comes from `applied`.
+    /// Starts as the standby `own`. What it learns goes to `events`; the applied id that it reports comes from
+    /// `applied`.
     #[must_use]
     pub fn start(
         own: Identity,
@@ -76,7 +76,7 @@ impl PeerFollower {
         Self { target }
     }
 
-    /// Follows the process with this boot id, which leads with this lease, at this `host:port`, instead of any other.
+    /// Watches the process with this boot id, which leads with this lease, at this `host:port`, instead of any other.
     pub fn follow(&self, address: &str, boot_id: &str, lease: LeaseId) {
         let target = Some(Target { address: address.to_owned(), boot_id: boot_id.to_owned(), lease });
         self.target.send_if_modified(|current| {
@@ -88,7 +88,7 @@ impl PeerFollower {
         });
     }
 
-    /// Follows nobody.
+    /// Stops watching any process, until `follow` is called again.
     pub fn leave(&self) {
         self.target.send_if_modified(|current| current.take().is_some());
     }
@@ -114,7 +114,7 @@ async fn run(mut standby: Standby, mut targets: watch::Receiver<Option<Target>>)
         };
         tokio::select! {
             () = follow => {
-                // It is known to be dead. There is nothing to say until there is another.
+                // The process is known to be dead. There is nothing to report until there is another target.
                 if targets.changed().await.is_err() {
                     return;
                 }
@@ -126,21 +126,21 @@ async fn run(mut standby: Standby, mut targets: watch::Receiver<Option<Target>>)
     }
 }
 
-/// How a connection ended.
+/// How a connection to the watched process ended.
 #[derive(Debug, PartialEq, Eq)]
 enum Ended {
-    /// It broke while it was one to the very process with the very lease.
+    /// It broke after the other side had said that it is the watched process and leads with the watched lease.
     Broke,
-    /// It broke before that was said on it.
+    /// It broke before the other side had said so.
     Unheard,
-    /// Another process is there, or one that cannot prove that it belongs to this cluster, or it said something else
-    /// than a peer says.
+    /// Another process answered, or one that could not prove that it belongs to this cluster, or one that violated the
+    /// protocol.
     Another,
-    /// Nothing was said on it for too long.
+    /// No line came for [`SILENCE`].
     Silent,
 }
 
-/// What a probe found.
+/// Result of probing the port of a process that may be dead.
 #[derive(Debug, PartialEq, Eq)]
 enum Probe {
     Refused,
@@ -158,7 +158,7 @@ impl Standby {
                 && self.is_dead(address, target).await
             {
                 let dead = PeerEvent::Dead { boot_id: target.boot_id.clone(), lease: target.lease };
-                // Whoever wanted to know has gone with the channel.
+                // A closed channel means that the node has ended and needs no report.
                 let _ = self.events.send(dead).await;
                 return;
             }
@@ -166,7 +166,7 @@ impl Standby {
         }
     }
 
-    /// Whether the port refuses twice in a row now that the connection has broken.
+    /// Returns whether the port refuses two probes in a row after the connection has broken.
     async fn is_dead(&mut self, address: SocketAddr, target: &Target) -> bool {
         let mut until = Instant::now() + PROBING;
         while Instant::now() < until {
@@ -180,9 +180,9 @@ impl Standby {
                     }
                 }
                 (Probe::Accepted, Some(stream)) => match self.session(stream, target).await {
-                    // It was closing when it accepted: what the port says now counts.
+                    // The process was closing when it accepted, so probe again.
                     Ended::Unheard => {}
-                    // It was well, perhaps for long, and has broken once more.
+                    // The connection worked, perhaps for long, and has broken once more.
                     Ended::Broke => until = Instant::now() + PROBING,
                     Ended::Another | Ended::Silent => return false,
                 },
@@ -194,7 +194,7 @@ impl Standby {
         false
     }
 
-    /// Listens and reports until the connection ends.
+    /// Runs one connection: proves itself, listens and reports until it ends.
     async fn session(&mut self, mut stream: TcpStream, target: &Target) -> Ended {
         if prepare(&stream).is_err() {
             return Ended::Unheard;
@@ -217,7 +217,7 @@ impl Standby {
         }
     }
 
-    /// The end of a handshake that failed.
+    /// Classifies a handshake that failed, and records it if it is a fault.
     fn failed(&self, why: &HandshakeError, target: &Target) -> Ended {
         if !why.is_fault() {
             return Ended::Unheard;
@@ -283,14 +283,14 @@ impl Standby {
                     let applied = *self.applied.borrow_and_update();
                     let report =
                         PeerReport { name: self.own.name.clone(), boot_id: self.own.boot_id.clone(), applied };
-                    // A connection that broke is noticed by reading from it.
+                    // A broken connection is noticed by the next read.
                     let _ = send(&mut to, &report).await;
                     said = Some(Instant::now());
                 }
                 changed = async { sleep_until(quiet_until).await; self.applied.changed().await }, if changes =>
                     match changed {
                         Ok(()) => ping.reset_immediately(),
-                        // The process is about to end.
+                        // The sender is gone: this process is about to end.
                         Err(_) => changes = false,
                     },
                 () = sleep_until(heard + SILENCE) => return Ended::Silent,
@@ -299,18 +299,18 @@ impl Standby {
     }
 }
 
-/// The end of the log that a primary's line tells, if it tells one.
+/// Returns the end of the log that a primary's line contains, if it contains one.
 fn told(state: PeerState, sent_ms: u64) -> Option<PeerEvent> {
     let log = LogId(u64::from_str_radix(&state.log, 16).ok()?);
     let PeerState { boot_id, term, durable, .. } = state;
     (term != Term(0)).then_some(PeerEvent::Told { boot_id, term, log, durable, sent_ms })
 }
 
-/// Knocks at the port once.
+/// Tries to connect to the port once.
 async fn probe(address: SocketAddr) -> (Probe, Option<TcpStream>) {
     match timeout(PROBES_WITHIN, TcpStream::connect(address)).await {
-        // On one machine, a port where nobody listens may be given to the very socket that knocks, which then meets
-        // itself.
+        // On one machine, the kernel may give a port without a listener to the connecting socket itself, which then
+        // connects to itself.
         Ok(Ok(stream)) if stream.local_addr().is_ok_and(|own| own == address) => (Probe::Refused, None),
         Ok(Ok(stream)) => (Probe::Accepted, Some(stream)),
         Ok(Err(why)) if why.kind() == io::ErrorKind::ConnectionRefused => (Probe::Refused, None),

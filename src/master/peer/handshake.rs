@@ -1,4 +1,4 @@
-//! How the two sides of a connection prove to each other which processes they are, and that they share a secret, without
+//! The handshake of the peer port: both sides prove which processes they are, and that they share a secret, without
 //! sending it.
 //!
 //! ```text
@@ -7,13 +7,12 @@
 //! server -> client   boot id, proof over all of it           (or: refused, and why)
 //! ```
 //!
-//! A proof is an HMAC-SHA256 over the side that makes it, the cluster and everything that was said before, each with its
-//! length in front. Its key is the cluster's token or, where masters have certificates, a secret of that TLS connection,
-//! which only its two ends know: then TLS has checked the certificates, and the proofs tie names, boot ids and cluster to
-//! the connection. The client proves first: the server says nothing about itself to a stranger, not even something from
-//! which a weak token could be guessed.
+//! A proof is an HMAC-SHA256 over the side that makes it, the cluster and everything that was sent before, each with
+//! its length in front. Its key is the cluster's token or, where masters have certificates, a secret of that TLS
+//! connection, which only its two ends know: then TLS has verified the certificates, and the proofs tie names, boot ids
+//! and cluster to the connection. The client proves itself first: the server reveals nothing about itself to an
+//! unauthenticated client, not even a value against which a weak token could be guessed.
 
-use std::fmt::Write as _;
 use std::io;
 
 use ring::hmac;
@@ -21,9 +20,10 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::rustls;
 
-use super::line::{Lines, send};
+use super::line::{Lines, hex, send};
 use super::presence::Process;
-use super::secret::{ProofKind, Secret, other_kind};
+use super::proof_kind::{ProofKind, other_kind};
+use super::secret::Secret;
 use super::token::PeerTokenError;
 
 /// Name of this protocol and its version.
@@ -35,20 +35,18 @@ const NONCE_BYTES: usize = 32;
 /// Longest name of a member.
 const MAX_NAME: usize = 253;
 
-/// Longest boot id.
+/// Longest boot id that is accepted, in bytes.
 const MAX_BOOT_ID: usize = 64;
 
-/// First byte of a TLS connection: a record of the handshake. No line of JSON begins with it.
+/// First byte of a TLS connection: a handshake record. No line of JSON begins with it.
 pub(super) const TLS_HANDSHAKE: u8 = 0x16;
 
-/// Which process speaks.
+/// What a process claims to be in a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The cluster.
     pub cluster_id: String,
     /// The name of the member.
     pub name: String,
-    /// The process.
     pub boot_id: String,
 }
 
@@ -80,14 +78,14 @@ struct Verdict {
     proof: String,
 }
 
-/// Why a handshake failed.
+/// Why a handshake on the peer port failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HandshakeError {
     /// The connection broke or was closed before the end.
     #[error("the connection ended: {0}")]
     Broke(io::Error),
-    /// The other side speaks another language.
-    #[error("the other side is no master of this version: {0}")]
+    /// The other side speaks another protocol.
+    #[error("the other side is not a master of this version: {0}")]
     NotAPeer(String),
     /// This master has no token.
     #[error("{0}")]
@@ -95,16 +93,16 @@ pub(super) enum HandshakeError {
     /// The two sides share no secret.
     #[error("{0}")]
     Differs(String),
-    /// TLS found something wrong with a certificate, this master's or the other's.
+    /// TLS rejected a certificate, this master's or the other's.
     #[error("{0}")]
     Certificate(String),
     /// The other side has not proven itself in time.
-    #[error("the other side has not proven itself in time")]
+    #[error("the other side did not authenticate in time")]
     TooSlow,
 }
 
 impl HandshakeError {
-    /// The other side does not begin with TLS, as this master does.
+    /// Returns the error for another side that does not begin with TLS.
     pub(super) fn no_tls() -> Self {
         HandshakeError::Differs(
             "this master has certificates (--peer_cert) and the other side does not speak TLS; all masters of a cluster \
@@ -113,8 +111,8 @@ impl HandshakeError {
         )
     }
 
-    /// Whether there is reason to think that it should have succeeded. A connection that was closed again is none: that
-    /// is what probes and processes that end do.
+    /// Returns whether the failure deserves attention. A connection that was merely closed does not: probes and
+    /// processes that end do that.
     pub(super) fn is_fault(&self) -> bool {
         !matches!(self, HandshakeError::Broke(_))
     }
@@ -129,9 +127,9 @@ impl From<io::Error> for HandshakeError {
             )),
             (Some(rustls::Error::InvalidMessage(_)), _) => HandshakeError::no_tls(),
             (Some(why), _) => HandshakeError::Certificate(why.to_string()),
-            // Not what is wrong with it in detail: that may repeat a stranger's text in logs and status.
+            // Without the details, which could copy a stranger's text into logs and status.
             (None, io::ErrorKind::InvalidData) => {
-                HandshakeError::NotAPeer("it sends something else than the lines of this protocol".to_owned())
+                HandshakeError::NotAPeer("it does not speak the protocol of the peer port".to_owned())
             }
             (None, _) => HandshakeError::Broke(why),
         }
@@ -141,9 +139,8 @@ impl From<io::Error> for HandshakeError {
 /// A handshake that failed on the listening side.
 #[derive(Debug)]
 pub(super) struct Refusal {
-    /// Why.
     pub(super) why: HandshakeError,
-    /// The name that the other side gave itself.
+    /// Name that the other side claimed.
     pub(super) claimed: Option<String>,
 }
 
@@ -153,7 +150,7 @@ impl From<HandshakeError> for Refusal {
     }
 }
 
-/// What a proof is about.
+/// The values that a proof covers.
 struct Transcript<'a> {
     cluster_id: &'a str,
     server_nonce: &'a str,
@@ -162,14 +159,14 @@ struct Transcript<'a> {
 }
 
 impl Transcript<'_> {
-    /// What the client signs, or with its own boot id the server.
+    /// Returns the bytes that the client signs, or, with the server's boot id, those that the server signs.
     fn bytes(&self, server: Option<&str>) -> Vec<u8> {
         let side = if server.is_some() { "server" } else { "client" };
         let (name, boot_id) = self.client;
         let fields = [PROTOCOL, side, self.cluster_id, self.server_nonce, self.client_nonce, name, boot_id];
         let mut bytes = Vec::with_capacity(512);
         for field in fields.into_iter().chain(server) {
-            // With lengths, so that no two lists of fields give the same bytes.
+            // With lengths, so that two different lists of fields never give the same bytes.
             bytes.extend_from_slice(&(field.len() as u64).to_be_bytes());
             bytes.extend_from_slice(field.as_bytes());
         }
@@ -180,19 +177,19 @@ impl Transcript<'_> {
         hex(hmac::sign(key, &self.bytes(server)).as_ref())
     }
 
-    /// Whether the proof fits, in a time that does not depend on where it differs.
+    /// Verifies a proof in constant time.
     fn fits(&self, key: &hmac::Key, server: Option<&str>, proof: &str) -> bool {
         unhex(proof).is_some_and(|proof| hmac::verify(key, &self.bytes(server), &proof).is_ok())
     }
 }
 
-/// Tells a client in plain text that this master has certificates; all that a stranger learns.
+/// Tells a client in plain text that this master has certificates, and nothing else.
 pub(super) async fn say_certificates(to: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
     let (protocol, nonce) = (PROTOCOL.to_owned(), String::new());
     send(to, &Hello { protocol, nonce, proves_with: ProofKind::Certificates }).await
 }
 
-/// The listening side. Returns whose connection it is once that is proven.
+/// Runs the handshake of the listening side. Returns the proven identity of the client.
 pub(super) async fn admit<R, W>(
     lines: &mut Lines<R>,
     to: &mut W,
@@ -232,9 +229,9 @@ where
     if !is_plain(&claim.name, MAX_NAME) || !is_plain(&claim.boot_id, MAX_BOOT_ID) {
         return Err(HandshakeError::NotAPeer("it has no name or no boot id".to_owned()));
     }
-    // This process never connects to itself; a claim of its own has been sent back to it.
+    // This process never connects to itself: an attacker reflects its own claim.
     if claim.boot_id == own.boot_id {
-        return Err(HandshakeError::NotAPeer("it says that it is this process".to_owned()));
+        return Err(HandshakeError::NotAPeer("it claims to be this very process".to_owned()));
     }
     *claimed = Some(claim.name.clone());
     let transcript = Transcript {
@@ -250,14 +247,14 @@ where
     if !transcript.fits(&key, None, &claim.proof) {
         let refused = Some("the proof does not fit".to_owned());
         send(to, &Verdict { refused, ..Verdict::default() }).await?;
-        return Err(secret.differs(claim.proves_with, &own.cluster_id));
+        return Err(HandshakeError::Differs(secret.differs(claim.proves_with, &own.cluster_id)));
     }
     let proof = transcript.prove(&key, Some(&own.boot_id));
     send(to, &Verdict { refused: None, boot_id: own.boot_id.clone(), proof }).await?;
     Ok((claim.name, claim.boot_id))
 }
 
-/// The connecting side. Returns the boot id of the other side once that is proven.
+/// Runs the handshake of the connecting side. Returns the proven boot id of the server.
 pub(super) async fn present<R, W>(
     lines: &mut Lines<R>,
     to: &mut W,
@@ -288,11 +285,11 @@ where
     let proof = transcript.prove(&key, None);
     send(to, &Claim { nonce: nonce.clone(), name, boot_id, proves_with: secret.kind(), proof }).await?;
     let verdict = lines.next::<Verdict>().await?.ok_or_else(ended)?;
-    // A server that has no proof is no better than one that refuses.
+    // A server without a valid proof counts as one that refuses.
     if verdict.refused.is_some() || !transcript.fits(&key, Some(&verdict.boot_id), &verdict.proof) {
-        // For the next attempt.
+        // Read the token again for the next attempt.
         let _ = secret.key_again().await;
-        return Err(secret.differs(hello.proves_with, &own.cluster_id));
+        return Err(HandshakeError::Differs(secret.differs(hello.proves_with, &own.cluster_id)));
     }
     Ok(verdict.boot_id)
 }
@@ -306,14 +303,6 @@ fn nonce() -> io::Result<String> {
     let mut bytes = [0; NONCE_BYTES];
     getrandom::fill(&mut bytes).map_err(|why| io::Error::other(why.to_string()))?;
     Ok(hex(&bytes))
-}
-
-/// Bytes as hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
@@ -334,7 +323,7 @@ mod tests {
             Transcript { cluster_id: "demo", server_nonce: "s", client_nonce: "c", client: ("m-1", "b1") };
         let proof = said.prove(&key, None);
         assert!(said.fits(&key, None, &proof));
-        // Not by the other side, not with another key, not with anything else.
+        // The proof does not fit the other side, another key or other values.
         assert!(!said.fits(&key, Some("b0"), &proof));
         assert!(!said.fits(&hmac::Key::new(hmac::HMAC_SHA256, b"0123456789abcdee"), None, &proof));
         for other in [

@@ -1,6 +1,6 @@
-//! Which processes are connected to the peer port, counted, so that the end of the last connection of each is told.
+//! Counts the connections of each process to the peer port, so that the end of the last one is reported.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -10,6 +10,9 @@ use super::PeerMessage;
 
 /// Name and boot id of a process.
 pub(super) type Process = (String, String);
+
+/// The members in etcd: the boot id of each by its name.
+pub type Members = BTreeMap<String, String>;
 
 /// Number of connections of each process.
 #[derive(Clone, Debug, Default)]
@@ -21,10 +24,10 @@ impl Presence {
         *self.0.lock().entry(process.clone()).or_default() += 1;
     }
 
-    /// Counts one connection less, and tells if it was the last.
+    /// Counts one connection less, and reports [`PeerMessage::Gone`] if it was the last.
     pub(super) async fn leave(&self, process: &Process, to: &mpsc::Sender<PeerMessage>) {
-        // The permit is taken first, so that counting and telling are one step: else the reports of a new connection
-        // of the same process could overtake the end of its old one.
+        // The permit is acquired first, so that counting and reporting are one step: else the reports of a new
+        // connection of the same process could overtake the end of its old one.
         let permit = to.reserve().await;
         let mut counts = self.0.lock();
         let Some(count) = counts.get_mut(process) else { return };

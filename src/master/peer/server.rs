@@ -1,11 +1,9 @@
-//! The side that listens.
+//! The listening side of the peer port.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -14,49 +12,47 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout_at
 use super::credentials::PeerCredentials;
 use super::faults::PeerFaults;
 use super::handshake::{self, HandshakeError, Identity, Refusal};
-use super::line::{Allowance, Lines, send};
-use super::presence::{Presence, Process};
+use super::line::{Allowance, Lines, prepare, send};
+use super::presence::{Members, Presence, Process};
 use super::secret::Secret;
 use super::slots::{Slot, Slots};
 use super::witness::{EndedLine, WitnessedLine};
 use super::{GROWTH_PAUSE, MAX_LINE, PING, PeerLine, PeerMessage, PeerState, StateLine};
+use crate::net::stop::stopped;
 
-/// Where the clock of the lines begins: the same for all connections of the process.
+/// Zero of the clock in the lines: the same for all connections of the process.
 static STARTED: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
 
-/// How long a connection has to prove itself.
+/// Time for a connection to prove itself.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A peer sends a line each second; one that has sent none for so long has gone.
+/// A peer sends a line each second; one that has sent none for this long counts as gone.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// Pause after a failed accept, for instance when the process has no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The members that etcd names: the boot id of each by its name.
-pub type Members = BTreeMap<String, String>;
-
-/// What the peer port needs to know of the master, and where it hands on what it learns.
+/// What the peer port needs of the master, and where it sends what it learns.
 #[derive(Clone, Debug)]
 pub struct PeerPort {
-    /// Which process this is.
     pub own: Identity,
-    /// What connections are proven with.
+    /// Credentials that connections are verified with.
     pub credentials: PeerCredentials,
-    /// What authenticated peers are told.
+    /// State that is sent to authenticated peers.
     pub state: watch::Receiver<PeerState>,
-    /// Whose reports are taken.
+    /// The members whose reports are accepted.
     pub members: watch::Receiver<Members>,
-    /// Where reports go, and that a peer has gone.
+    /// Receives reports, and that a peer has gone.
     pub messages: mpsc::Sender<PeerMessage>,
-    /// Where connections are noted that could not be authenticated.
+    /// Record of connections that could not be authenticated.
     pub faults: PeerFaults,
 }
 
 impl PeerPort {
-    /// Tells every authenticated peer what the state is and becomes, and hands on what members report and that they have
-    /// gone, until `stop` turns true or its sender is gone. The listener is closed no earlier than that: a closed peer
-    /// port means a dead process. For the same reason every connection is accepted at once, however many there are.
+    /// Sends the state to every authenticated peer, again when it changes, and passes on what members report and that
+    /// they have gone, until `stop` turns true or its sender is gone. The listener is closed no earlier than that: a
+    /// closed peer port means a dead process. For the same reason every connection is accepted at once, however many
+    /// there are.
     pub async fn serve(self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
         let presence = Presence::default();
         let slots = Slots::default();
@@ -86,18 +82,12 @@ impl PeerPort {
     }
 }
 
-/// Waits until the server shall stop.
-async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // A dropped sender also means stop.
-    let _ = stop.wait_for(|stop| *stop).await;
-}
-
-/// One connection.
+/// One connection to the peer port.
 struct Connection {
     port: PeerPort,
     presence: Presence,
     address: SocketAddr,
-    /// Resolves when another connection needs the place of this one.
+    /// Resolves when this connection has to make way for another one.
     evicted: oneshot::Receiver<()>,
     stop: watch::Receiver<bool>,
 }
@@ -126,7 +116,7 @@ impl Connection {
         }
     }
 
-    /// Lets the other side prove itself, and speaks with it.
+    /// Runs the handshake, and then serves the peer.
     async fn speak<R, W>(
         &mut self,
         (from, mut to): (R, W),
@@ -154,8 +144,8 @@ impl Connection {
         ended
     }
 
-    /// A step of the handshake, which ends with the deadline or when the connection has to go; nothing when the server
-    /// shall stop.
+    /// Runs a step of the handshake, until its deadline or until the connection is evicted; returns `None` when the
+    /// server stops.
     async fn within<T>(
         &mut self,
         deadline: Instant,
@@ -169,7 +159,7 @@ impl Connection {
         done.map(Some).map_err(|refusal| self.refused(refusal))
     }
 
-    /// Notes a connection of which there is reason to think that it should have succeeded.
+    /// Records a failed handshake, if it deserves attention.
     fn refused(&self, Refusal { why, claimed }: Refusal) -> io::Error {
         // Only names that etcd knows are repeated: anything else is a stranger's text.
         let known = claimed.filter(|name| self.port.members.borrow().contains_key(name));
@@ -183,8 +173,8 @@ impl Connection {
         io::Error::other(why.to_string())
     }
 
-    /// Hands on that a process has ended, and acknowledges that. A witness speaks in the name of that process, so that a
-    /// connection can report the end of one process only.
+    /// Passes on that a process has ended, and acknowledges the report. A witness authenticates in the name of that
+    /// process, so that a connection can report the end of one process only.
     async fn witnessed(
         &mut self,
         ended: String,
@@ -201,7 +191,7 @@ impl Connection {
         send(to, &WitnessedLine { witnessed: Some(ended) }).await
     }
 
-    /// Speaks with a peer that has proven itself until the connection ends.
+    /// Serves an authenticated peer until the connection ends.
     async fn converse<R, W>(
         &mut self,
         mut lines: Lines<R>,
@@ -222,7 +212,7 @@ impl Connection {
         let (mut changes, mut joins) = (true, true);
         loop {
             let report = tokio::select! {
-                // The first tick is at once: that is the greeting.
+                // The first tick comes at once and sends the greeting.
                 _ = ping.tick() => {
                     let now = self.port.state.borrow_and_update().clone();
                     let sent_ms = u64::try_from(STARTED.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -237,7 +227,7 @@ impl Connection {
                             ping.reset_at(*at + GROWTH_PAUSE);
                         }
                         (Ok(()), _) => ping.reset_immediately(),
-                        // The sender is gone; what was said last stays true.
+                        // The sender is gone; the state that was sent last stays valid.
                         (Err(_), _) => changes = false,
                     }
                     continue;
@@ -262,7 +252,7 @@ impl Connection {
                     }
                     None => return Ok(()),
                 },
-                // A report that came before etcd named its sender counts from then on.
+                // A report that came before its sender was in etcd counts from then on.
                 changed = self.port.members.changed(), if joins => {
                     joins = changed.is_ok();
                     match reported.take() {
@@ -283,7 +273,7 @@ impl Connection {
                 *present = true;
                 self.presence.enter(process);
             }
-            // Waits until the node takes it; there is one report on its way at most.
+            // Waits until the node takes it, so at most one report per connection is under way.
             if self.port.messages.send(PeerMessage::Report(report)).await.is_err() {
                 return Ok(());
             }
@@ -293,12 +283,4 @@ impl Connection {
 
 fn evicted() -> io::Error {
     io::Error::other("another connection took its place")
-}
-
-/// Small lines leave at once, and the kernel finds out when the other machine is gone.
-pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let keepalive =
-        TcpKeepalive::new().with_time(Duration::from_secs(5)).with_interval(Duration::from_secs(1));
-    SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }

@@ -1,10 +1,11 @@
-//! How many connections the peer port has, and which one makes way for another.
+//! Limits of the connections to the peer port, and which connection is evicted for another one.
 //!
-//! Connections that have not proven themselves are counted apart from those that have, so that no number of strangers
-//! keeps a master out. A new stranger is always let in, in the place of the oldest one from the same source or, when all
-//! places are taken, from the source that has most: a handshake takes a millisecond, so the oldest stranger is the least
-//! likely to be a master. A connection that has proven itself may still be of a process that etcd does not name; when all
-//! places are taken, the oldest of those makes way, so that no number of names keeps a member out.
+//! Connections that are not authenticated (strangers) are counted apart from those that are, so that no number of
+//! strangers keeps a master out. A new stranger is always let in. If its source has [`MAX_STRANGERS_PER_SOURCE`]
+//! connections, it evicts the oldest of them; else, if all slots are taken, the oldest of the source that has most. A
+//! handshake takes a millisecond, so the oldest stranger is the least likely to be a master. An authenticated
+//! connection may still be of a process that etcd does not name; when all slots are taken, the oldest of those is
+//! evicted, so that no number of names keeps a member out.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,18 +14,18 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::server::Members;
+use super::presence::Members;
 
-/// Most connections that have not proven themselves yet.
+/// Most connections that are not authenticated yet.
 const MAX_STRANGERS: usize = 64;
 
 /// Most of them from one source.
 const MAX_STRANGERS_PER_SOURCE: usize = 16;
 
-/// Most connections that have: some for each of up to seven masters, and plenty to spare.
+/// Most authenticated connections: some for each of up to seven masters, and plenty to spare.
 const MAX_PEERS: usize = 64;
 
-/// Most of them of one member: its process, one before that whose end was not noticed, and its attempts to reconnect.
+/// Most of them of one member: its process, a predecessor whose end was not noticed, and its attempts to reconnect.
 const MAX_PEERS_PER_NAME: usize = 4;
 
 /// The connections of a peer port. Clones share them.
@@ -34,12 +35,12 @@ pub(super) struct Slots(Arc<Mutex<Table>>);
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    /// In the order of their arrival.
+    /// In the order of arrival.
     strangers: Vec<Held<IpAddr>>,
     peers: Vec<Held<String>>,
 }
 
-/// A place that is taken. Without its sender the connection ends.
+/// A slot that is taken. Dropping its sender evicts the connection.
 #[derive(Debug)]
 struct Held<K> {
     id: u64,
@@ -47,7 +48,7 @@ struct Held<K> {
     evict: oneshot::Sender<()>,
 }
 
-/// The place of one connection; free again when it is dropped.
+/// The slot of one connection; free again when it is dropped.
 #[derive(Debug)]
 pub(super) struct Slot {
     slots: Slots,
@@ -55,7 +56,8 @@ pub(super) struct Slot {
 }
 
 impl Slots {
-    /// A place for a connection from this address, and what resolves when it has to go.
+    /// Takes a slot for a connection from this address. Returns it with a receiver that resolves when the connection is
+    /// evicted.
     pub(super) fn take(&self, source: IpAddr) -> (Slot, oneshot::Receiver<()>) {
         let source = network(source);
         let (evict, evicted) = oneshot::channel();
@@ -89,8 +91,8 @@ impl Table {
 }
 
 impl Slot {
-    /// The connection has proven to be of a process with this name. False if it had to go a moment before, or if there are
-    /// too many.
+    /// Records that the connection is authenticated as a process with this name. Returns false if it was evicted a
+    /// moment before, or if there are too many.
     pub(super) fn prove(&self, name: &str, members: &Members) -> bool {
         let mut table = self.slots.0.lock();
         let Some(at) = table.strangers.iter().position(|held| held.id == self.id) else { return false };
@@ -121,7 +123,8 @@ impl Drop for Slot {
     }
 }
 
-/// What counts as one source: an address, or of IPv6 a network, since a host has all addresses of one.
+/// Returns what counts as one source: an IPv4 address, or the /64 network of an IPv6 address, since one host has all of
+/// it.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -149,7 +152,7 @@ mod tests {
         let (late, _evicted) = slots.take(source(2));
         assert_eq!(crowd[0].1.try_recv(), Err(CLOSED));
         assert_eq!(crowd[1].1.try_recv(), Err(EMPTY));
-        // The one that had to go can no longer prove anything, the one in its place can.
+        // The evicted stranger can no longer authenticate, the one in its slot can.
         let members = Members::new();
         assert!(!crowd[0].0.prove("m-1", &members) && late.prove("m-1", &members));
         let mut more: Vec<_> = (0..=u8::MAX).map(|last| slots.take(IpAddr::from([10, 1, 0, last]))).collect();
@@ -185,7 +188,7 @@ mod tests {
             (1..MAX_PEERS).map(|number| prove(&format!("x-{number}")).unwrap()).collect();
         let mut later: Vec<_> = (1..MAX_PEERS).map(|number| prove(&format!("m-{number}")).unwrap()).collect();
         assert!(made_up.iter_mut().all(|(_, evicted)| evicted.try_recv() == Err(CLOSED)));
-        // Those that etcd knows stay, and then there is no place for any other.
+        // Members that etcd knows keep their slots, and then there is none for any other.
         assert!(prove("x-1").is_none() && prove("m-1").is_none());
         let members = std::iter::once(&mut member).chain(&mut later);
         assert!(members.into_iter().all(|(_, evicted)| evicted.try_recv() == Err(EMPTY)));

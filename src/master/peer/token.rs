@@ -1,4 +1,4 @@
-//! The token that the masters of a cluster share: from a file, or else kept in etcd, where the first master puts one.
+//! The token that the masters of a cluster share: from a file, or from etcd, where the first master creates one.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,26 +9,26 @@ use parking_lot::Mutex;
 use ring::hmac;
 use tokio::time::Instant;
 
-use super::handshake::hex;
-use super::secret::ProofKind;
+use super::line::hex;
+use super::proof_kind::ProofKind;
 use crate::coordination::etcd::Etcd;
 use crate::coordination::types::{Compare, Get, KeyRange, LeaseId, Op, OpResult, Request, Response, Txn};
 use crate::master::admin_api::{TokenError, read_token};
 
-/// Least time between two reads of the file or of etcd: strangers with wrong tokens must not make a master read all the
-/// time.
+/// Least time between two reads of the file or of etcd: connections with wrong tokens must not make a master read all
+/// the time.
 const READ_PAUSE: Duration = Duration::from_secs(1);
 
 /// Pause between two attempts to get a token at the start.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
-/// How long etcd has to answer.
+/// Timeout of a call to etcd.
 const ETCD_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Random bytes of a token that a master makes.
+/// Random bytes of a token that a master creates.
 const FRESH_BYTES: usize = 32;
 
-/// Characters below which a token could be guessed.
+/// Fewest characters of a token: a shorter one could be guessed.
 const MIN_CHARACTERS: usize = 16;
 
 enum Source {
@@ -37,7 +37,7 @@ enum Source {
         etcd: Arc<Etcd>,
         key: Bytes,
     },
-    /// Handed over by a master, which has it from there.
+    /// Handed over by a master, which has it from a source of this kind.
     Given(ProofKind),
 }
 
@@ -46,7 +46,7 @@ enum Source {
 pub struct PeerToken(Arc<Shared>);
 
 impl std::fmt::Debug for PeerToken {
-    /// Without the token.
+    /// Formats without the token, which must not get into logs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("PeerToken").field(&self.kind()).finish()
     }
@@ -55,52 +55,53 @@ impl std::fmt::Debug for PeerToken {
 struct Shared {
     source: Source,
     known: Mutex<Known>,
-    /// Held while the source is read, so that one read at a time is under way.
+    /// Held while the source is read, so that only one read is under way.
     reading: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct Known {
     token: Option<String>,
-    /// When the source was last read, or could not be.
+    /// When the source was last read, successfully or not.
     read_at: Option<Instant>,
 }
 
 /// Why there is no token.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerTokenError {
-    /// The file has none.
+    /// The file contains no token.
     #[error("--peer_token_file: {0}")]
     File(#[from] TokenError),
     /// etcd did not answer.
     #[error("cannot read the peer token from etcd: {0}")]
     Etcd(String),
-    /// The value in etcd is none.
-    #[error("the value of {0} in etcd is no peer token")]
+    /// The value in etcd is not a token.
+    #[error("the value of {0} in etcd is not a peer token")]
     Malformed(String),
     /// The system's random source failed.
-    #[error("cannot make a peer token: {0}")]
+    #[error("cannot create a peer token: {0}")]
     Random(getrandom::Error),
-    /// It was tried a moment ago.
+    /// The last attempt failed a moment ago.
     #[error("there is no peer token yet")]
     NotYet,
 }
 
 impl PeerToken {
-    /// The token in the first line of a file. It is read again now and then, so that it can be replaced.
+    /// Reads the token in the first line of a file. The file is read again from time to time, so that the token can be
+    /// replaced.
     pub fn from_file(path: PathBuf) -> Result<Self, PeerTokenError> {
         let token = read_token(&path)?;
         let known = Known { token: Some(token), read_at: Some(Instant::now()) };
         Ok(Self::new(Source::File(path), known))
     }
 
-    /// The token under this key. If there is none, a new one is put there.
+    /// Uses the token under this key. It is read later, and created if it is absent.
     #[must_use]
     pub fn in_etcd(etcd: Arc<Etcd>, key: Bytes) -> Self {
         Self::new(Source::Etcd { etcd, key }, Known::default())
     }
 
-    /// A token that a master has read and handed over.
+    /// Uses a token that a master has read and handed over.
     #[must_use]
     pub fn given(kind: ProofKind, token: String) -> Self {
         Self::new(Source::Given(kind), Known { token: Some(token), read_at: None })
@@ -110,7 +111,7 @@ impl PeerToken {
         Self(Arc::new(Shared { source, known: Mutex::new(known), reading: tokio::sync::Mutex::default() }))
     }
 
-    /// Where it comes from.
+    /// Returns where the token comes from.
     #[must_use]
     pub fn kind(&self) -> ProofKind {
         match self.0.source {
@@ -120,15 +121,15 @@ impl PeerToken {
         }
     }
 
-    /// Tries until there is a token. Standbys find the primary a moment after it was elected, and shall not have to wait
-    /// for etcd then.
+    /// Retries until there is a token. Standbys find the primary a moment after it was elected, and must not have to
+    /// wait for etcd then.
     pub async fn prepare(self) {
         while self.key().await.is_err() {
             tokio::time::sleep(FIRST_PAUSE).await;
         }
     }
 
-    /// The token as a key for proofs, without waiting if one is known.
+    /// Returns the token as a key for proofs, without waiting if one is known.
     pub(super) async fn key(&self) -> Result<hmac::Key, PeerTokenError> {
         let (token, age) = {
             let known = self.0.known.lock();
@@ -138,7 +139,7 @@ impl PeerToken {
             (None, _) => age.is_none_or(|age| age >= FIRST_PAUSE),
             // A file may be replaced, and a small file costs nothing to read.
             (Some(_), Source::File(_)) => age.is_none_or(|age| age >= READ_PAUSE),
-            // What is in etcd is read again when a peer's proof does not fit.
+            // The token in etcd is read again when a proof does not fit.
             (Some(_), Source::Etcd { .. } | Source::Given(_)) => false,
         };
         match token {
@@ -160,13 +161,13 @@ impl PeerToken {
         }
     }
 
-    /// The token itself, for a process that this master hands it to.
+    /// Returns the token itself, for a process that this master hands it to.
     pub(super) async fn text(&self) -> Result<String, PeerTokenError> {
         self.key().await?;
         self.0.known.lock().token.clone().ok_or(PeerTokenError::NotYet)
     }
 
-    /// The token as it is now at its source, because a proof did not fit. Reads at most once a second.
+    /// Returns the token as its source has it now, because a proof did not fit. Reads at most once a second.
     pub(super) async fn key_again(&self) -> Result<hmac::Key, PeerTokenError> {
         let _reading = self.0.reading.lock().await;
         let recent = {
@@ -185,14 +186,14 @@ impl PeerToken {
         let read = match &self.0.source {
             Source::File(path) => {
                 let path = path.clone();
-                // A file of some bytes, but it may lie on a disk that hangs.
+                // The file has a few bytes, but its disk may hang.
                 match tokio::task::spawn_blocking(move || read_token(&path)).await {
                     Ok(read) => read.map_err(PeerTokenError::from),
                     Err(_) => Err(PeerTokenError::NotYet),
                 }
             }
             Source::Etcd { etcd, key } => self.read_etcd(etcd, key).await,
-            // There is nowhere to read it again.
+            // The source is another process, so it cannot be read again.
             Source::Given(_) => self.0.known.lock().token.clone().ok_or(PeerTokenError::NotYet),
         };
         let mut known = self.0.known.lock();
@@ -216,8 +217,8 @@ impl PeerToken {
         }
     }
 
-    /// Reads the key, or creates it if it is absent: in one transaction, so that all masters get the same. A master that
-    /// has a token puts that one back, so that a deleted key changes nothing.
+    /// Reads the key, or creates it if it is absent: in one transaction, so that all masters get the same token. A
+    /// master that has a token writes that one, so that a deleted key changes nothing.
     async fn read_etcd(&self, etcd: &Etcd, key: &Bytes) -> Result<String, PeerTokenError> {
         let known = self.0.known.lock().token.clone();
         let proposal = match known {
@@ -232,7 +233,7 @@ impl PeerToken {
         };
         match etcd.call(Request::Txn(txn), ETCD_TIMEOUT).await {
             Ok(Response::Txn { succeeded: true, .. }) => {
-                tracing::info!("made a peer token for this cluster and put it in etcd");
+                tracing::info!("created a peer token for this cluster in etcd");
                 Ok(proposal)
             }
             Ok(Response::Txn { results, .. }) => match results.first() {
@@ -244,9 +245,9 @@ impl PeerToken {
                     }
                     Ok(token.to_owned())
                 }
-                _ => Err(PeerTokenError::Etcd("another answer than to this question".to_owned())),
+                _ => Err(PeerTokenError::Etcd("unexpected answer".to_owned())),
             },
-            Ok(_) => Err(PeerTokenError::Etcd("another answer than to this question".to_owned())),
+            Ok(_) => Err(PeerTokenError::Etcd("unexpected answer".to_owned())),
             // Whether the key was created is unknown (R5); the next read finds out.
             Err(why) => Err(PeerTokenError::Etcd(why.to_string())),
         }

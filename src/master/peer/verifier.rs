@@ -1,6 +1,6 @@
-//! Which certificates are those of masters: on both sides signed by the cluster's authorities, in their time, for the use
-//! that is made of them, and with one name if one is asked for. Which host a certificate is for is not checked, because
-//! masters are reached at addresses of pods, which no certificate can know.
+//! Verification of masters' certificates. On both sides they have to be signed by the cluster's authorities, valid now,
+//! meant for this use, and carry the configured name if there is one. The host is not checked, because masters are
+//! reached at addresses of pods, which no certificate can know.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use tokio_rustls::rustls::{
     DigitallySignedStruct, DistinguishedName, Error, PeerIncompatible, RootCertStore, SignatureScheme,
 };
 
-use crate::master::tls::TlsError;
+use crate::net::tls::TlsError;
 
-/// The check of a certificate that the other side of a peer connection shows, on either side of it.
+/// Verifies the certificate of the other side of a peer connection, on either side of it.
 #[derive(Debug)]
 pub(super) struct PeerVerifier {
     roots: Arc<RootCertStore>,
-    /// What checks the certificates of clients, but for the name.
+    /// Verifies client certificates except for the name.
     clients: Arc<dyn ClientCertVerifier>,
     algorithms: WebPkiSupportedAlgorithms,
     name: Option<ServerName<'static>>,

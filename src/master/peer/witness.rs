@@ -1,4 +1,4 @@
-//! The witness of an ended process: how another process tells the standbys that a master has ended (R6).
+//! The witness of an ended process: how another process reports to the standbys that a master has ended (R6).
 //!
 //! A new primary has to wait until the old one can have answered its last read: one full leader lease, because a
 //! process that does not answer may merely be stopped. A witness knows better. It holds a pidfd that the master itself
@@ -16,10 +16,10 @@
 //! [`EndedProcess`] is plain values that can be serialised: a master makes it while it lives
 //! ([`EndedProcess::describe`]) and hands it to the witness, together with the peer addresses of the other members,
 //! again whenever either changes. `report_end` connects to all `peers` (each `host:port`) at once, proves itself as a
-//! master does, in the name of the ended process, sends the report and waits for the acknowledgement, all of it
-//! bounded by `within`. It tells for each peer how that went and tries once: a caller that wants another attempt calls
-//! it again with the peers that failed. The caller alone is responsible for the truth of the report: it must not
-//! report a process of which it merely lost a connection.
+//! master does, in the name of the ended process, sends the report and waits for the acknowledgement, all of it bounded
+//! by `within`. It makes one attempt and returns the result for each peer: a caller that wants another attempt calls it
+//! again with the peers that failed. The caller alone is responsible for the truth of the report: it must not report a
+//! process of which it merely lost a connection.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,23 +33,22 @@ use tokio::time::timeout;
 use super::certificates::PeerCertificates;
 use super::credentials::PeerCredentials;
 use super::handshake::{self, HandshakeError, Identity};
-use super::line::{Lines, send};
-use super::secret::{ProofKind, Secret};
-use super::server::prepare;
+use super::line::{Lines, prepare, send};
+use super::proof_kind::ProofKind;
+use super::secret::Secret;
 use super::token::{PeerToken, PeerTokenError};
 use crate::master::settings::peer::PeerTls;
-use crate::master::tls::TlsError;
+use crate::net::tls::TlsError;
 
-/// A process that has ended, and what its witness proves itself with.
+/// A process that has ended, and the credentials of its witness.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedProcess {
-    /// The cluster.
     pub cluster_id: String,
     /// The name of the member.
     pub name: String,
-    /// Its process, as 16 hexadecimal digits.
+    /// Its boot id, 16 hexadecimal digits.
     pub boot_id: String,
-    /// What a master of this cluster proves itself with.
+    /// Credentials of a master of this cluster.
     pub credentials: WitnessCredentials,
 }
 
@@ -59,18 +58,15 @@ pub struct EndedProcess {
 pub enum WitnessCredentials {
     /// A token that all masters share.
     Token {
-        /// Where the master has it from; both sides of a connection tell.
+        /// Where the master has the token from; both sides of a connection send this.
         kind: ProofKind,
-        /// The token itself.
         token: String,
     },
     /// Files with certificates, which the witness has to be able to read at the time of the report.
     Certificates {
-        /// The certificate.
         cert: PathBuf,
-        /// Its private key.
         key: PathBuf,
-        /// The authorities that the certificates of the other masters are checked with.
+        /// The authorities that verify the certificates of the other masters.
         ca: PathBuf,
         /// The DNS name that the certificate of every master must have.
         name: Option<String>,
@@ -78,7 +74,7 @@ pub enum WitnessCredentials {
 }
 
 impl std::fmt::Debug for WitnessCredentials {
-    /// Without the token.
+    /// Formats without the token, which must not get into logs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             WitnessCredentials::Token { kind, .. } => f.debug_tuple("Token").field(kind).finish(),
@@ -102,9 +98,8 @@ pub enum WitnessError {
     #[error("the handshake failed: {0}")]
     Handshake(String),
     /// The other side closed the connection instead.
-    #[error("the other master did not take the report: it may be of a version that knows none")]
+    #[error("the other master did not accept the report; its version may be older than such reports")]
     NotTaken,
-    /// Time is up.
     #[error("no acknowledgement in time")]
     TooSlow,
 }
@@ -122,7 +117,7 @@ pub(super) struct EndedLine {
     pub(super) ended: String,
 }
 
-/// A line to the witness: the acknowledgement, or what every peer is told, which it does not need.
+/// A line to the witness: the acknowledgement, or a state line, which the witness ignores.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct WitnessedLine {
     /// The boot id whose end was reported.
@@ -131,7 +126,7 @@ pub(super) struct WitnessedLine {
 }
 
 impl EndedProcess {
-    /// What a witness has to know of a live process to report its end one day. An error if there is no token yet.
+    /// Describes a live process, so that a witness can report its end one day. Fails if there is no token yet.
     pub async fn describe(own: &Identity, credentials: &PeerCredentials) -> Result<Self, PeerTokenError> {
         let credentials = match credentials {
             PeerCredentials::Token(token) => {
@@ -160,7 +155,7 @@ impl EndedProcess {
         })
     }
 
-    /// Reports to one peer.
+    /// Reports to one peer, and waits for its acknowledgement.
     async fn report_to(&self, peer: &str) -> Result<(), WitnessError> {
         let credentials = self.credentials()?;
         let mut stream = TcpStream::connect(peer).await?;
@@ -191,7 +186,7 @@ impl EndedProcess {
     }
 }
 
-/// Reports the end of a process to all of these peers at once, and tells how that went with each.
+/// Reports the end of a process to all of these peers at once, and returns the result for each.
 pub async fn report_end(
     ended: &EndedProcess,
     peers: &[String],

@@ -1,4 +1,4 @@
-//! A master that replicates, as the admin API sees it.
+//! The admin API's view of a master that replicates.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,78 +7,62 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{oneshot, watch};
 
 use super::host::{Bulletin, Waiting};
-use crate::master::admin_api::{
-    Control, ControlError, Fault, Leader, Member, Pending, PromotionReport, Status, SwitchoverDone,
-};
-use crate::master::peer::{PeerFaults, Role};
-use crate::master::settings::Settings;
-use crate::master::settings::ha::HaSettings;
+use crate::cluster::member::MemberValue;
+use crate::cluster::promotion::PromotionReport;
+use crate::cluster::role::Role;
+use crate::cluster::status::{Fault, Leader, Member, Status};
+use crate::cluster::switchover::SwitchoverDone;
+use crate::master::admin_api::{Control, ControlError, Pending};
+use crate::master::etcd_health::EtcdHealthState;
+use crate::master::peer::{Identity, PeerFaults};
 use crate::replication::driver::Inputs;
-use crate::replication::node::status::{Activity, Promotion, Role as NodeRole};
-use crate::replication::node::{BootId, HandedOver, HandoverError, HandoverId, Input, MemberValue};
+use crate::replication::node::status::{Activity, Promotion};
+use crate::replication::node::{HandedOver, HandoverError, HandoverId, Input};
 use crate::replication::time::MonotonicClock;
 
-/// How long the new primary is waited for before the result of a switchover is told.
+/// How long a switchover waits for the new primary before it reports its result.
 const SUCCESSOR_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a standby's node said longer ago does not tell whether it keeps up. It says something every 50 ms.
+/// A standby whose last bulletin is older than this does not count as caught up. The node publishes one every 50 ms.
 const STALE_BULLETIN: Duration = Duration::from_secs(1);
 
 /// A node, as the admin API sees it.
 #[derive(Debug)]
 pub(super) struct NodeControl {
-    name: String,
-    cluster_id: String,
-    boot_id: BootId,
+    own: Identity,
     bulletins: watch::Receiver<Bulletin>,
     inputs: Inputs,
     clock: MonotonicClock,
     waiting: Waiting,
     next: AtomicU64,
     peer_faults: PeerFaults,
+    etcd_health: EtcdHealthState,
 }
 
 impl NodeControl {
     pub(super) fn new(
-        ha: &HaSettings,
-        settings: &Settings,
-        boot_id: BootId,
+        own: Identity,
         bulletins: watch::Receiver<Bulletin>,
         inputs: Inputs,
         clock: MonotonicClock,
         peer_faults: PeerFaults,
+        etcd_health: EtcdHealthState,
     ) -> Self {
         Self {
-            name: ha.member_name.clone(),
-            cluster_id: settings.cluster_id.clone(),
-            boot_id,
+            own,
             bulletins,
             inputs,
             clock,
             waiting: Waiting::default(),
             next: AtomicU64::new(0),
             peer_faults,
+            etcd_health,
         }
     }
 
-    /// Those who wait for the end of a hand-over.
+    /// Returns the map of callers that wait for the end of a hand-over.
     pub(super) fn waiting(&self) -> Waiting {
         Arc::clone(&self.waiting)
-    }
-}
-
-fn member(value: &MemberValue) -> Member {
-    Member {
-        name: value.name.clone(),
-        boot_id: value.boot_id.to_string(),
-        role: if value.role == "primary" { Role::Primary } else { Role::Standby },
-        rpc_address: value.addresses.rpc.clone(),
-        http_address: value.addresses.http.clone(),
-        peer_address: value.addresses.peer.clone(),
-        admin_address: value.addresses.admin.clone(),
-        applied: value.applied,
-        formats: value.formats.clone(),
-        version: value.version.clone(),
     }
 }
 
@@ -109,20 +93,20 @@ impl Control for NodeControl {
         let Bulletin { status, replica, .. } = &bulletin;
         let engine = &replica.engine;
         let reading = engine.reading();
-        // The digest is of this very record; another may have been applied since.
+        // The digest belongs to exactly this record; another may have been applied since.
         let applied = reading.sequence_id.0;
         let durable = replica.gate.durable().0.max(status.durable.0);
-        let primary = status.role == NodeRole::Primary;
-        // A standby whose node is too busy to say how it stands does not keep up.
+        let primary = status.role == Role::Primary;
+        // A standby whose node is too busy to publish its status does not keep up.
         let current = primary || self.clock.now().since(bulletin.at) < STALE_BULLETIN;
         let caught_up = status.caught_up && current;
         let ready = status.activity == Activity::Serving || (!primary && caught_up);
         let log_now = bulletin.clock.map(|clock| clock.now());
         let hold = log_now.map_or(0, |now| engine.hold_until().0.saturating_sub(now.0));
         Status {
-            name: self.name.clone(),
-            boot_id: self.boot_id.to_string(),
-            cluster_id: self.cluster_id.clone(),
+            name: self.own.name.clone(),
+            boot_id: self.own.boot_id.clone(),
+            cluster_id: self.own.cluster_id.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             role: if primary { Role::Primary } else { Role::Standby },
             phase: phase(status.activity).to_owned(),
@@ -132,7 +116,7 @@ impl Control for NodeControl {
             term: status.term.0,
             leader: bulletin.leader.as_ref().map(|name| Leader {
                 name: name.clone(),
-                address: bulletin.master_view.as_ref().map_or(String::new(), |(address, _)| address.clone()),
+                address: bulletin.master_view.as_ref().map_or(String::new(), |key| key.address.clone()),
             }),
             applied,
             durable_prefix: durable,
@@ -142,9 +126,10 @@ impl Control for NodeControl {
             hold_ms_left: hold,
             lease_ms_left: status.lease_left.map_or(0, ms),
             queue_bytes: replica.queue.bytes() as u64,
-            members: bulletin.members.iter().map(member).collect(),
-            promotion: status.promotion.map(|promotion| self.promotion(&promotion, &bulletin)),
+            members: bulletin.members.iter().map(Member::from).collect(),
+            promotion: status.promotion.as_ref().map(|promotion| self.promotion(promotion, &bulletin)),
             log_refused: status.refused.clone(),
+            etcd: Some(self.etcd_health.borrow().clone()).filter(|health| !health.members.is_empty()),
             history: status.history,
             digest_at: status.against.clone(),
             faults: faults(&bulletin, &self.peer_faults),
@@ -160,9 +145,9 @@ impl Control for NodeControl {
         let id = HandoverId(self.next.fetch_add(1, Ordering::Relaxed));
         let (sender, receiver) = oneshot::channel();
         self.waiting.lock().insert(id, sender);
-        let (inputs, from) = (self.inputs.clone(), self.name.clone());
+        let (inputs, from) = (self.inputs.clone(), self.own.name.clone());
         let (mut bulletins, clock) = (self.bulletins.clone(), self.clock);
-        // It goes on when the caller has gone.
+        // A task of its own: the hand-over goes on when the caller has gone.
         let task = tokio::spawn(async move {
             let begun = Instant::now();
             inputs.send(Input::Switchover { id, to }).await;
@@ -189,7 +174,9 @@ impl Control for NodeControl {
                     total_ms: ms(begun.elapsed()),
                 }),
                 _ => Err(ControlError::GivenUp(format!(
-                    "handed over to {to} after {silent:?}, which did not begin to serve in time"
+                    "{from} handed over after {:.1} s, but {to} did not begin to serve within {} s; look at its log",
+                    silent.as_secs_f64(),
+                    SUCCESSOR_TIMEOUT.as_secs()
                 ))),
             }
         });
@@ -204,8 +191,8 @@ impl NodeControl {
         let report = bulletin.replica.engine.term_report();
         PromotionReport {
             term: promotion.term.0,
-            primary: self.name.clone(),
-            reason: promotion.reason.as_str().to_owned(),
+            primary: self.own.name.clone(),
+            reason: promotion.reason.clone(),
             at_ms: wall_ms().saturating_sub(ms(self.clock.now().since(promotion.at))),
             total_ms: ms(promotion.total),
             after_election_ms: ms(promotion.took),

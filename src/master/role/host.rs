@@ -1,5 +1,5 @@
-//! What the process does for its node: opens and closes the port, follows the primary's process, and tells everybody
-//! in the process what the node is at.
+//! What the process does for its node: opens and closes the port, watches the primary's process, and publishes the
+//! node's status to the rest of the process.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,46 +9,46 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
+use crate::cluster::member::MemberValue;
+use crate::cluster::role::Role;
+use crate::cluster::view;
 use crate::engine::types::{LogTime, SequenceId, Term};
-use crate::master::clock::Clock;
 use crate::master::companion::HeldPort;
 use crate::master::current::{Current, Passage};
 use crate::master::door::{Door, TURN_AWAY};
 use crate::master::http::{self, Health};
-use crate::master::peer::{self, Members, PeerFollower, PeerState};
+use crate::master::peer::{Members, PeerFollower, PeerState};
 use crate::master::service::Replication;
 use crate::master::serving::{Service, Serving};
 use crate::master::settings::ha::Durability;
 use crate::replication::driver::{Host, Inputs};
-use crate::replication::node::status::{Activity, NodeStatus, Role};
-use crate::replication::node::{HandedOver, HandoverError, HandoverId, Input, MemberValue, Node, Peer};
+use crate::replication::node::status::{Activity, NodeStatus};
+use crate::replication::node::{HandedOver, HandoverError, HandoverId, Input, Node, Peer};
 use crate::replication::replica::Replica;
-use crate::replication::time::{LogClock, Monotonic, MonotonicClock};
+use crate::replication::time::{LogClock, Monotonic, MonotonicClock, RunningClock};
 
-/// How old what is told may be while nothing but numbers has changed.
+/// Longest age of the published status while only numbers have changed.
 const NEWS_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Those who wait for the end of a hand-over.
+/// Callers that wait for the end of a hand-over.
 pub(super) type Waiting = Arc<Mutex<HashMap<HandoverId, oneshot::Sender<Result<HandedOver, HandoverError>>>>>;
 
-/// What a node is at, for the rest of the process.
+/// Status of a node, for the rest of the process.
 #[derive(Clone, Debug)]
 pub(super) struct Bulletin {
-    /// What it is at.
     pub status: NodeStatus,
-    /// Who leads: its name.
+    /// Name of the primary; `None` if there is none.
     pub leader: Option<String>,
-    /// Where clients are told to go, and the revision that created that key.
-    pub master_view: Option<(String, u64)>,
-    /// All members that it knows of.
+    /// The address that clients are sent to, and the revision that created that key.
+    pub master_view: Option<view::Serving>,
+    /// All members that the node knows of.
     pub members: Vec<MemberValue>,
-    /// The state.
     pub replica: Arc<Replica>,
-    /// Log time while it leads.
-    pub clock: Option<Clock>,
-    /// When this was written.
+    /// Log time; `None` while this master does not lead.
+    pub clock: Option<RunningClock>,
+    /// When this was published.
     pub at: Monotonic,
-    /// When etcd was last heard from.
+    /// When etcd last answered.
     pub etcd_heard: Option<Monotonic>,
 }
 
@@ -58,8 +58,8 @@ impl Bulletin {
         Self {
             status: node.status(now),
             leader: view.leader().map(|leader| leader.value.name.clone()),
-            master_view: view.master_view().cloned(),
-            members: view.members().values().cloned().collect(),
+            master_view: view.serving().cloned(),
+            members: view.members().cloned().collect(),
             replica: Arc::clone(node.replica()),
             clock: None,
             at: now,
@@ -70,63 +70,62 @@ impl Bulletin {
 
 /// The process around a node.
 pub(super) struct ProcessHost {
-    /// What serving takes.
+    /// Everything that serving clients takes.
     pub service: Service,
-    /// What is durable before it is answered.
+    /// Which calls are answered before they are durable.
     pub durability: Durability,
     /// The clock of the node.
     pub clock: MonotonicClock,
-    /// The way into the node.
     pub inputs: Inputs,
-    /// The connection to the primary's process.
+    /// Watches the primary's process.
     pub follower: PeerFollower,
-    /// Those who wait for the end of a hand-over.
+    /// Callers that wait for the end of a hand-over.
     pub waiting: Waiting,
-    /// Clients being served.
+    /// The clients being served; `None` while the port is not.
     pub serving: Option<Serving>,
-    /// The port while they are not.
+    /// Turns clients away while they are not served.
     pub door: Arc<Door>,
     /// The port as the companion holds it.
     pub held_port: HeldPort,
-    /// Log time while they are.
-    pub log_clock: Option<Clock>,
-    /// What was told last, and when.
+    /// Log time while clients are served.
+    pub log_clock: Option<RunningClock>,
+    /// When the status was last published, and its headline.
     pub told: (Monotonic, Option<Headline>),
-    /// Where it is told.
+    /// The channels on which it is published.
     pub to: Publishing,
 }
 
-/// What is told at once when it changes.
+/// The part of the status whose changes are published at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Headline {
     activity: Activity,
     term: Term,
-    master_view: Option<(String, u64)>,
+    master_view: Option<view::Serving>,
     serving: bool,
 }
 
-/// Where the process is told what the node is at.
+/// The channels on which the node's status is published.
 pub(super) struct Publishing {
-    /// For HTTP.
+    /// For the HTTP routes.
     pub state: watch::Sender<Current>,
     /// For the admin API.
     pub bulletin: watch::Sender<Bulletin>,
-    /// For the primary.
+    /// For the primary, to which a standby reports it.
     pub applied: watch::Sender<SequenceId>,
     /// For standbys.
     pub peer_state: watch::Sender<PeerState>,
-    /// For the peer port: whose reports it takes.
+    /// For the peer port: the members whose reports it accepts.
     pub members: watch::Sender<Members>,
 }
 
 impl ProcessHost {
     fn tell(&self, input: Input) {
         let inputs = self.inputs.clone();
-        // The node's own task must never wait for room among its inputs.
+        // The node's own task must never wait for space in its queue of inputs.
         tokio::spawn(async move { inputs.send(input).await });
     }
 
-    /// Tells everybody, at once if more than numbers has changed.
+    /// Publishes the status on all channels.
     fn publish(&mut self, node: &Node) {
         let now = self.clock.now();
         let bulletin = Bulletin { clock: self.log_clock, ..Bulletin::new(node, now) };
@@ -134,17 +133,21 @@ impl ProcessHost {
         let status = &bulletin.status;
         let serves = self.serving.is_some() && status.activity == Activity::Serving;
         let health = Health {
-            role: if status.role == Role::Primary { http::Role::Leader } else { http::Role::Standby },
+            role: if status.role == Role::Primary {
+                http::ReferenceRole::Leader
+            } else {
+                http::ReferenceRole::Standby
+            },
             state: state_word(status),
             service_ready: serves,
-            leader_address: bulletin.master_view.as_ref().map(|(address, _)| address.clone()),
+            leader_address: bulletin.master_view.as_ref().map(|key| key.address.clone()),
             view_version: bulletin
                 .master_view
                 .as_ref()
-                .map(|(_, revision)| i64::try_from(*revision).unwrap_or(i64::MAX)),
+                .map(|key| i64::try_from(key.create_revision).unwrap_or(i64::MAX)),
         };
         let connections = self.serving.as_ref().map(|serving| Arc::clone(&serving.connections));
-        let unset = || Clock::going_on(LogClock::new(LogTime(0), self.clock.now()), self.clock);
+        let unset = || RunningClock::new(LogClock::new(LogTime(0), self.clock.now()), self.clock);
         let clock = self.log_clock.unwrap_or_else(unset);
         self.to.state.send_replace(Current {
             engine: Arc::clone(&bulletin.replica.engine),
@@ -161,32 +164,25 @@ impl ProcessHost {
             changed
         });
         self.to.members.send_if_modified(|members| {
-            let members_now = node.view().members();
-            let same = members.len() == members_now.len()
-                && members_now.iter().all(|(name, value)| {
-                    members.get(name).is_some_and(|id| *id == value.boot_id.to_string())
-                });
-            if !same {
-                *members = members_now
-                    .iter()
-                    .map(|(name, value)| (name.clone(), value.boot_id.to_string()))
-                    .collect();
-            }
-            !same
+            let now = node.view().members().map(|member| (member.name.clone(), member.boot_id.to_string()));
+            let now: Members = now.collect();
+            let changed = *members != now;
+            *members = now;
+            changed
         });
         self.to.bulletin.send_replace(bulletin);
     }
 }
 
-/// What other masters are told: the same process as before, and what it leads with, if it leads.
+/// Returns the state for other masters: this process, and the term and lease that it leads with, if it leads.
 fn peer_state(before: &PeerState, status: &NodeStatus, node: &Node) -> PeerState {
     let leader = node.view().leader().filter(|leader| leader.term == status.term);
     let mut state =
         PeerState { boot_id: before.boot_id.clone(), name: before.name.clone(), ..PeerState::default() };
     state.cluster_id.clone_from(&before.cluster_id);
-    state.role = peer::Role::Standby;
+    state.role = Role::Standby;
     if let (Role::Primary, Some(leader)) = (status.role, leader) {
-        state.role = peer::Role::Primary;
+        state.role = Role::Primary;
         (state.term, state.lease) = (leader.term, leader.lease);
         state.log = node.log().map_or_else(String::new, |log| log.to_string());
         state.durable = status.durable;
@@ -194,7 +190,7 @@ fn peer_state(before: &PeerState, status: &NodeStatus, node: &Node) -> PeerState
     state
 }
 
-/// The state in the reference's words.
+/// Returns the state in the reference's terms.
 fn state_word(status: &NodeStatus) -> &'static str {
     match status.activity {
         Activity::CatchingUp => "catching_up",
@@ -207,7 +203,7 @@ fn state_word(status: &NodeStatus) -> &'static str {
 
 impl Host for ProcessHost {
     fn open(&mut self, replica: Arc<Replica>, clock: LogClock, term: Term) {
-        let log_clock = Clock::going_on(clock, self.clock);
+        let log_clock = RunningClock::new(clock, self.clock);
         let engine = Arc::clone(&replica.engine);
         let replication = Replication { replica, clock: self.clock, durability: self.durability };
         match self.service.open(self.door.take(), engine, log_clock, Some(replication), term) {
@@ -224,7 +220,7 @@ impl Host for ProcessHost {
     }
 
     fn close(&mut self) {
-        // From here on nobody gets at the state over HTTP either.
+        // From here on HTTP requests get no access to the state either.
         self.to.state.send_modify(|current| current.health.service_ready = false);
         let Some(serving) = self.serving.take() else {
             // The port could not be opened, but work of an earlier opening may go on.
@@ -252,7 +248,7 @@ impl Host for ProcessHost {
 
     fn handed_over(&mut self, id: HandoverId, result: Result<HandedOver, HandoverError>) {
         if let Some(waiting) = self.waiting.lock().remove(&id) {
-            // Whoever asked may have hung up.
+            // The caller may have hung up.
             let _ = waiting.send(result);
         }
     }
@@ -262,7 +258,7 @@ impl Host for ProcessHost {
         self.to.applied.send_if_modified(|told| std::mem::replace(told, applied) != applied);
         let now = self.clock.now();
         let (activity, term) = node.brief();
-        let master_view = node.view().master_view().cloned();
+        let master_view = node.view().serving().cloned();
         let headline = Some(Headline { activity, term, master_view, serving: self.serving.is_some() });
         if headline != self.told.1 || now.since(self.told.0) >= NEWS_INTERVAL {
             self.told.1 = headline;

@@ -1,4 +1,4 @@
-//! Keeps up to date what the companion tells the other masters when this one has ended.
+//! Keeps up to date what the companion reports to the other masters when this one has ended.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::master::companion::Testimony;
 use crate::master::peer::witness::EndedProcess;
 use crate::master::peer::{Identity, PeerCredentials};
 
-/// How old it may be: tokens are replaced and members come and go.
+/// Longest age of the testimony: tokens are replaced, and members come and go.
 const REFRESH: Duration = Duration::from_secs(1);
-/// Most masters that are told.
+/// Most masters that are named in it.
 const MOST_PEERS: usize = 16;
 
-/// Keeps it until there is no companion to tell.
+/// Updates the testimony until there is no companion that receives it.
 pub(super) async fn keep(
     own: Identity,
     credentials: PeerCredentials,
@@ -24,7 +24,7 @@ pub(super) async fn keep(
     let mut refresh = tokio::time::interval(REFRESH);
     while !to.is_closed() {
         refresh.tick().await;
-        // Without a token there is no proof yet.
+        // Without a token the report could not be authenticated.
         let Ok(ended) = EndedProcess::describe(&own, &credentials).await else { continue };
         let peers = {
             let members = &bulletins.borrow().members;

@@ -1,13 +1,12 @@
-//! The companion of a master: whether there is one, and who starts it.
+//! Settings of the companion: whether there is one, and which process starts it.
 
 use std::path::PathBuf;
 
 use super::{Reader, Warning};
 
-/// The process that turns clients away once this master has died.
+/// How the companion, which turns clients away once this master has died, is run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum CompanionSettings {
-    /// There is none.
     Off,
     /// This master starts it.
     #[default]

@@ -7,55 +7,55 @@ use std::time::Duration;
 use super::companion::CompanionSettings;
 use super::peer::PeerAuth;
 use super::{FlagError, Reader, Settings, Warning};
+use crate::cluster::keys::Keys;
 use crate::coordination::etcd::{EtcdSettings, LoginFiles, TlsFiles, UserName};
-use crate::replication::keys::Keys;
+use crate::net::listen::{Listen, host_and_port};
 
 /// Longest name of a member: that of a Kubernetes pod.
 const MAX_NAME: usize = 253;
 
-/// Bounds of the leader's lease. etcd grants no less than about two seconds by itself; more than a minute without a
-/// primary is nothing that anybody wants.
+/// Bounds of the leader lease. etcd by itself grants no less than about two seconds; no operator wants to be without a
+/// primary for more than a minute.
 const LEASE_TTL: std::ops::RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(60);
 
-/// Least size of the queue to etcd: some batches of the largest size.
+/// Smallest queue to etcd: some batches of the largest size.
 const MIN_QUEUE_BYTES: usize = 1 << 20;
 
-/// What a master that replicates is told besides [`Settings`].
+/// Settings of a master that replicates, in addition to [`Settings`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HaSettings {
-    /// Where etcd is and how to get in.
+    /// Endpoints and credentials of etcd.
     pub etcd: EtcdAccess,
-    /// The name of this master among those of its cluster.
+    /// Name of this master within its cluster.
     pub member_name: String,
-    /// Where others reach this master.
+    /// Addresses under which others reach this master.
     pub advertise: Advertise,
-    /// Where the peer port is.
+    /// Where the peer port listens.
     pub peer: Listen,
-    /// What masters prove themselves with to each other.
+    /// Credentials that masters prove themselves with to each other.
     pub peer_auth: PeerAuth,
-    /// The admin API.
     pub admin: AdminSettings,
-    /// The process that turns clients away once this master has died.
+    /// How the companion is run.
     pub companion: CompanionSettings,
-    /// The folder for what this master keeps across restarts.
+    /// The folder for data that survives restarts.
     pub data_dir: Option<PathBuf>,
-    /// What is durable before it is answered.
+    /// Which calls are answered before they are durable.
     pub durability: Durability,
-    /// What a promotion does to objects whose lease has ended.
+    /// What a promotion does with objects whose lease has ended.
     pub expired: Expired,
-    /// How long a client of the old primary has to be heard from.
+    /// Time for a client of the previous primary to be heard from.
     pub inherited_client_ttl: Duration,
     /// Time to live of the leader's lease; whole seconds.
     pub leader_lease_ttl: Duration,
     /// Time between two renewals of it.
     pub keep_alive_interval: Duration,
-    /// Time between two records about leases that reads have set.
+    /// Time between two records of the leases that reads have set.
     pub lease_sync_interval: Duration,
-    /// Most bytes of records that wait for etcd.
+    /// Most bytes of records that are not durable yet.
     pub queue_bytes: usize,
 }
 
-/// Where etcd is and how to get in. Files are named, not read.
+/// Endpoints and credentials of etcd. Files are named, not read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EtcdAccess {
     /// URLs with their scheme; at least one.
@@ -64,65 +64,53 @@ pub struct EtcdAccess {
     pub ca: Option<PathBuf>,
     /// The certificate to show, and its key.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// The user of etcd.
+    /// Files with the login of etcd's user; `None` without one.
     pub login: Option<LoginFiles>,
 }
 
-/// Where others reach this master.
+/// Addresses under which others reach this master.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advertise {
-    /// The host; without one it is the address of [`RpcSettings::interface`](super::RpcSettings::interface).
+    /// Without one it is the address of [`RpcSettings::interface`](super::RpcSettings::interface).
     pub host: Option<String>,
     /// The port for Mooncake clients.
     pub rpc_port: u16,
 }
 
-/// A place to listen on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listen {
-    /// The address or host name.
-    pub host: String,
-    /// The port; 0 lets the system choose.
-    pub port: u16,
-}
-
-/// The admin API.
+/// Settings of the admin API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdminSettings {
-    /// Where it listens.
     pub listen: Listen,
-    /// The file with the token that changes need.
+    /// The file with the token that authorises changes.
     pub token_file: Option<PathBuf>,
-    /// Its certificate; without one it is plain HTTP.
+    /// Its certificate; plain HTTP without one.
     pub tls: Option<AdminTls>,
 }
 
-/// The certificate of the admin API.
+/// TLS files of the admin API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdminTls {
-    /// The certificate.
     pub cert: PathBuf,
-    /// Its private key.
     pub key: PathBuf,
-    /// Those whose clients need no token.
+    /// Authorities whose client certificates authorise changes without a token.
     pub client_ca: Option<PathBuf>,
 }
 
-/// What is durable before it is answered.
+/// Which calls are answered before they are durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// Every change.
+    /// None: every change is durable first.
     Strict,
-    /// Every start of a put; ends, revokes, removals and unmounts a little later.
+    /// Ends, revokes, removals and unmounts; a start of a put is durable first.
     Relaxed {
-        /// Most of them that are not yet durable.
+        /// Most records that may be answered and not durable.
         records: u64,
-        /// Longest time that one of them is not yet durable.
+        /// Longest time that an answered record may not be durable.
         time: Duration,
     },
 }
 
-/// What a promotion does to objects whose lease has ended.
+/// What a promotion does with objects whose lease has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expired {
     /// They stay until memory is short.
@@ -131,25 +119,19 @@ pub enum Expired {
     Evict,
 }
 
-/// What a master finds out about the place where it runs.
+/// What the environment and the system know about the host of this master.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Surroundings {
-    /// The variable POD_IP.
+    /// The environment variable POD_IP, if it is set.
     pub pod_ip: Option<String>,
-    /// The variable POD_NAME.
+    /// The environment variable POD_NAME, if it is set.
     pub pod_name: Option<String>,
     /// The name of this machine.
     pub host_name: Option<String>,
 }
 
-/// A host and a port as one text, IPv6 addresses in brackets.
-#[must_use]
-pub fn host_and_port(host: &str, port: u16) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
-}
-
 impl Reader<'_> {
-    /// The settings of replication, if it was asked for.
+    /// Returns the settings of replication, if it is enabled.
     pub(super) fn ha(
         &self,
         settings: &Settings,
@@ -166,7 +148,7 @@ impl Reader<'_> {
         }
         if settings.rpc.port == 0 {
             return Err(FlagError::Conflict(
-                "with --enable_ha the port for clients must be fixed, because others are told of it: set --rpc_port"
+                "with --enable_ha the port for clients must be fixed, because clients find it in etcd: set --rpc_port"
                     .to_owned(),
             ));
         }
@@ -208,7 +190,7 @@ impl Reader<'_> {
         (!text.is_empty()).then(|| PathBuf::from(text))
     }
 
-    /// Two files that only make sense together.
+    /// Reads two files that only make sense together.
     fn pair(&self, first: &str, second: &str) -> Result<Option<(PathBuf, PathBuf)>, FlagError> {
         let missing = |set: &str, unset: &str| {
             Err(FlagError::Conflict(format!("--{set} needs --{unset}, which is not set")))
@@ -242,7 +224,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The user of etcd, named by a flag or by a file.
+    /// Reads the user of etcd, named by a flag or by a file.
     fn login(&self) -> Result<Option<LoginFiles>, FlagError> {
         let name = self.values.text("etcd_user");
         match self.path("etcd_user_file") {
@@ -331,7 +313,7 @@ impl Reader<'_> {
         if tls.is_none() && !is_loopback(&listen.host) && !self.bool("admin_allow_plain") {
             return Err(FlagError::Conflict(format!(
                 "--admin_host={} would let the token travel over the network as plain text: set --admin_tls_cert and \
-                 --admin_tls_key, or leave --admin_host at 127.0.0.1, or say --admin_allow_plain",
+                 --admin_tls_key, or leave --admin_host at 127.0.0.1, or set --admin_allow_plain",
                 listen.host
             )));
         }
@@ -361,7 +343,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Time to live of the leader's lease, and the time between two renewals.
+    /// Reads the time to live of the leader lease, and the time between two renewals.
     fn leader_lease(&self) -> Result<(Duration, Duration), FlagError> {
         let ttl = self.duration("leader_lease_ttl");
         if !LEASE_TTL.contains(&ttl) || ttl.subsec_nanos() != 0 {
@@ -384,25 +366,24 @@ impl Reader<'_> {
     }
 }
 
-/// What is wrong with a list of endpoints.
+/// Why a list of endpoints cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointsError {
-    /// There is none.
     #[error("at least one HOST:PORT is needed")]
     None,
     /// One of them is not an address.
     #[error("'{0}' is not HOST:PORT or http(s)://HOST:PORT; several are separated by ; or ,")]
     Malformed(String),
-    /// One of them is with TLS, and nothing to check it by.
+    /// One of them has TLS, and no authority is configured to verify it.
     #[error("'{0}' is with TLS: give the file with its certificate authorities (--etcd_cacert)")]
     NoAuthority(String),
-    /// One of them is without TLS although certificates are given.
+    /// One of them has no TLS although certificates are configured.
     #[error("'{0}' is without TLS, and certificates for etcd are given: write https://")]
     Plain(String),
 }
 
 impl EtcdAccess {
-    /// The same way in, to these endpoints: separated by `;` or `,`, with or without a scheme.
+    /// Replaces the endpoints by this list: separated by `;` or `,`, with or without a scheme.
     pub fn with_endpoints(self, list: &str) -> Result<Self, EndpointsError> {
         let tls = self.ca.is_some() || self.identity.is_some();
         let list = list.strip_prefix("etcd://").unwrap_or(list);
@@ -429,7 +410,7 @@ impl EtcdAccess {
         if endpoints.is_empty() { Err(EndpointsError::None) } else { Ok(Self { endpoints, ..self }) }
     }
 
-    /// What the client of etcd is told. It reads the files itself, for every connection anew.
+    /// Returns the settings of the etcd client, which reads the files itself, again for every connection.
     #[must_use]
     pub fn settings(&self) -> EtcdSettings {
         let files = |ca| TlsFiles { ca, identity: self.identity.clone(), server_name: None }.into();
@@ -441,7 +422,7 @@ impl EtcdAccess {
     }
 }
 
-/// `HOST`, `HOST:PORT`, an IPv6 address, or one in brackets with or without a port.
+/// Splits `HOST`, `HOST:PORT`, an IPv6 address, or one in brackets with or without a port.
 fn split_address(text: &str) -> Option<(&str, Option<u16>)> {
     if let Some(rest) = text.strip_prefix('[') {
         let (host, rest) = rest.split_once(']')?;
@@ -452,7 +433,7 @@ fn split_address(text: &str) -> Option<(&str, Option<u16>)> {
         };
     }
     match text.split_once(':') {
-        // A second colon: an address of IPv6.
+        // A second colon means an IPv6 address.
         Some((_, rest)) if rest.contains(':') => Some((text, None)),
         Some((host, port)) => Some((host, Some(port.parse().ok()?))),
         None => Some((text, None)),

@@ -1,4 +1,4 @@
-//! How the masters of a cluster know each other on the peer port.
+//! Settings of the authentication between masters on the peer port.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,11 @@ use tokio_rustls::rustls::pki_types::DnsName;
 
 use super::{FlagError, Reader};
 
-/// What masters prove themselves with to each other. There is exactly one way at a time, and none to do without.
+/// Credentials that masters prove themselves with to each other. Exactly one kind is in use, and it cannot be turned
+/// off.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum PeerAuth {
-    /// A token that the first master makes and keeps in etcd.
+    /// A token that the first master creates and stores in etcd.
     #[default]
     TokenInEtcd,
     /// The token in the first line of this file.
@@ -18,12 +19,10 @@ pub enum PeerAuth {
     Certificates(PeerTls),
 }
 
-/// The certificate of a master towards the others, and what theirs are checked with. Files are named, not read.
+/// The certificate of a master, and what verifies those of the others. Files are named, not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerTls {
-    /// The certificate.
     pub cert: PathBuf,
-    /// Its private key.
     pub key: PathBuf,
     /// The authorities, one of which must have signed the certificate of every master.
     pub ca: PathBuf,
@@ -32,7 +31,7 @@ pub struct PeerTls {
 }
 
 impl Reader<'_> {
-    /// What this master proves itself with to the others.
+    /// Reads the credentials of this master towards the others.
     pub(super) fn peer_auth(&self) -> Result<PeerAuth, FlagError> {
         let conflict = |text: String| Err(FlagError::Conflict(text));
         let flags = ["peer_cert", "peer_key", "peer_cacert"];

@@ -1,4 +1,4 @@
-//! Who may do what: the masters in Kubernetes, others at the masters.
+//! Access objects: the ServiceAccount of masters, the admin Secret, and the NetworkPolicy.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::api::names::{
     PRIVATE_KEY_KEY, RPC_PORT, TOKEN_KEY, admin_secret as admin_secret_name,
 };
 
-/// Masters speak to etcd and to each other, never to Kubernetes.
+/// Builds the ServiceAccount, without a token: masters never call the API server.
 pub(super) fn service_account(identity: &Identity) -> ServiceAccount {
     ServiceAccount {
         metadata: identity.metadata(identity.name.clone()),
@@ -28,7 +28,7 @@ pub(super) fn service_account(identity: &Identity) -> ServiceAccount {
     }
 }
 
-/// What the admin API needs.
+/// Builds the Secret with the token and certificate of the admin API.
 pub(super) fn admin_secret(identity: &Identity, admin: &AdminCredentials) -> Secret {
     let mut data = BTreeMap::from([(TOKEN_KEY, admin.token.clone())]);
     if let Some(certificate) = &admin.certificate {
@@ -45,8 +45,8 @@ pub(super) fn admin_secret(identity: &Identity, admin: &AdminCredentials) -> Sec
     }
 }
 
-/// Who may reach which port. Reading over HTTP is free, as in the reference; what goes out is not limited, because
-/// nobody but the user knows where etcd is.
+/// Builds the NetworkPolicy. Every client may read over HTTP, as in the reference. Egress is not limited, because the
+/// operator does not know which addresses etcd has.
 pub(super) fn network_policy(
     identity: &Identity,
     cluster: &MasterCluster,
@@ -95,7 +95,7 @@ fn labels<const N: usize>(pairs: [(&str, &str); N]) -> LabelSelector {
     LabelSelector { match_labels: Some(pairs.collect()), ..LabelSelector::default() }
 }
 
-/// A port for these; for everybody if there are none.
+/// Builds a rule that admits `from` to a port; all sources if the list is empty.
 fn let_in(port: u16, from: Vec<NetworkPolicyPeer>) -> NetworkPolicyIngressRule {
     NetworkPolicyIngressRule {
         from: (!from.is_empty()).then_some(from),

@@ -1,12 +1,12 @@
-//! How many masters may be evicted at a time.
+//! The PodDisruptionBudget: how many masters may be evicted at a time.
 
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::identity::Identity;
 
-/// One at a time. A master that is not ready may always be evicted: it protects nothing, and would block the drain of
-/// its node until somebody comes.
+/// Builds a budget of one master at a time. A master that is not ready may always be evicted: it adds no redundancy,
+/// and would block the drain of its node until an administrator deletes it.
 pub(super) fn pod_disruption_budget(identity: &Identity) -> PodDisruptionBudget {
     PodDisruptionBudget {
         metadata: identity.metadata(identity.name.clone()),

@@ -1,5 +1,5 @@
-//! The companion of a master: a container of its own beside it, because the kernel ends all processes of a container with
-//! the first one, and all of a container that is out of memory. It starts before the master and ends after it.
+//! The companion of a master: a sidecar container, because the kernel kills all processes of a container with its first
+//! one, and all of a container that is out of memory. It starts before the master and ends after it.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::api::names::COMPANION;
 
-/// Where master and companion meet.
+/// Folder that master and companion share.
 const FOLDER: &str = "/run/moonkeeper";
-/// The Unix socket there.
+/// Unix socket in that folder.
 pub(super) const SOCKET: &str = "/run/moonkeeper/companion.sock";
 
-/// The allocator of a small process: one thread, and little kept for later.
+/// Allocator settings of a small process: no background thread and one arena.
 const ALLOCATOR: (&str, &str) = ("_RJEM_MALLOC_CONF", "background_thread:false,narenas:1");
 
-/// What it gets. It has 8 MB resident, 7 of them pages of the program, and some more in the moment in which its
-/// master has died.
+/// Resources of the companion. It has 8 MB resident, 7 of them pages of the program, and some more when its master has
+/// died.
 const REQUESTS: [(&str, &str); 2] = [("cpu", "10m"), ("memory", "16Mi")];
 const LIMITS: [(&str, &str); 1] = [("memory", "32Mi")];
 
-/// The container beside this one of a master: the same image and the same user.
+/// Builds the companion's container for this container of a master: the same image and the same user.
 pub(super) fn container(master: &Container) -> Container {
     let amounts = |amounts: &[(&str, &str)]| {
         let amounts =
@@ -45,7 +45,7 @@ pub(super) fn container(master: &Container) -> Container {
             limits: amounts(&LIMITS),
             ..ResourceRequirements::default()
         }),
-        // What makes an init container a sidecar.
+        // This makes an init container a sidecar.
         restart_policy: Some("Always".to_owned()),
         security_context: master.security_context.clone(),
         termination_message_policy: master.termination_message_policy.clone(),
@@ -54,12 +54,12 @@ pub(super) fn container(master: &Container) -> Container {
     }
 }
 
-/// The folder where the two meet, for both.
+/// Builds the mount of the shared folder, for both containers.
 pub(super) fn mount() -> VolumeMount {
     VolumeMount { name: COMPANION.to_owned(), mount_path: FOLDER.to_owned(), ..VolumeMount::default() }
 }
 
-/// That folder. There is nothing in it but a socket.
+/// Builds the volume of the shared folder, which holds nothing but a socket.
 pub(super) fn volume() -> Volume {
     Volume {
         name: COMPANION.to_owned(),

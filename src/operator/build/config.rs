@@ -1,25 +1,26 @@
-//! The settings file of the masters: a flat mapping with flag names as keys, as `moonkeeper master --config_path` reads.
+//! The settings file of the masters: a flat mapping with flag names as keys, as `moonkeeper master --config_path`
+//! reads.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 
+use super::folders::{ADMIN_FOLDER, ADMIN_TLS_FOLDER, ETCD_CREDENTIALS_FOLDER, ETCD_TLS_FOLDER};
 use super::identity::Identity;
-use super::pod::{ADMIN_FOLDER, ADMIN_TLS_FOLDER, ETCD_CREDENTIALS_FOLDER, ETCD_TLS_FOLDER};
 use super::{BuildError, Facts, companion};
 use crate::api::names::{
     ADMIN_PORT, CA_KEY, CERT_KEY, HTTP_PORT, METADATA_PORT, PASSWORD_KEY, PEER_PORT, PRIVATE_KEY_KEY,
     RPC_PORT, TOKEN_KEY, USERNAME_KEY,
 };
 use crate::api::{Durability, Expired, GoDuration, MasterCluster};
-use crate::replication::keys::Keys;
+use crate::cluster::keys::Keys;
 
 /// The name of the file.
 pub(super) const FILE: &str = "master.yaml";
 
-/// The object with the file. It never changes: another file is another object, so that a container that restarts by
-/// itself reads what it read before, whatever the spec says by then.
+/// Builds the ConfigMap with the file. It is immutable, and other settings are another ConfigMap, so that a container
+/// that restarts by itself reads the file that its pod was created with, whatever the spec has by then.
 pub(super) fn config_map(identity: &Identity, settings: &str) -> ConfigMap {
     ConfigMap {
         metadata: identity.metadata(name(identity, settings)),
@@ -29,12 +30,12 @@ pub(super) fn config_map(identity: &Identity, settings: &str) -> ConfigMap {
     }
 }
 
-/// The name of the object with this file.
+/// Returns the name of the ConfigMap with this content.
 pub(super) fn name(identity: &Identity, settings: &str) -> String {
     format!("{}-{:016x}", identity.name, xxhash_rust::xxh3::xxh3_64(settings.as_bytes()))
 }
 
-/// The file.
+/// Builds the content of the file.
 pub(super) fn settings_file(cluster: &MasterCluster, facts: &Facts) -> Result<String, BuildError> {
     let spec = &cluster.spec;
     let cluster_id = cluster.cluster_id();
@@ -47,11 +48,11 @@ pub(super) fn settings_file(cluster: &MasterCluster, facts: &Facts) -> Result<St
         ("rpc_port", json!(RPC_PORT)),
         ("metrics_port", json!(HTTP_PORT)),
         ("admin_port", json!(ADMIN_PORT)),
-        // The operator comes from elsewhere. NetworkPolicy and the token say who else may.
+        // The operator connects from another pod. NetworkPolicy and the token keep others out.
         ("admin_host", json!("::")),
         ("admin_token_file", json!(format!("{ADMIN_FOLDER}/{TOKEN_KEY}"))),
         ("peer_port", json!(PEER_PORT)),
-        // The masters have the admin token anyway, and its holder can do more than a master can.
+        // The masters have the admin token anyway, and its holder can do more than a peer can.
         ("peer_token_file", json!(format!("{ADMIN_FOLDER}/{TOKEN_KEY}"))),
         ("default_kv_lease_ttl", milliseconds("store.leaseTTL", &spec.store.lease_ttl)?),
         ("default_kv_soft_pin_ttl", milliseconds("store.softPinTTL", &spec.store.soft_pin_ttl)?),
@@ -114,8 +115,7 @@ fn etcd(cluster: &MasterCluster, facts: &Facts, settings: &mut BTreeMap<&str, Va
         }
     }
     if !etcd.credentials_secret_name.is_empty() {
-        // Both from the Secret's files, which masters read again whenever they log in: so user and password can be
-        // replaced under running masters.
+        // Masters read both files again whenever they log in, so user and password can be replaced without a restart.
         settings.insert("etcd_user_file", json!(format!("{ETCD_CREDENTIALS_FOLDER}/{USERNAME_KEY}")));
         settings.insert("etcd_password_file", json!(format!("{ETCD_CREDENTIALS_FOLDER}/{PASSWORD_KEY}")));
     }

@@ -9,7 +9,7 @@ use super::BuildError;
 use crate::api::MasterCluster;
 use crate::api::names::{APP, CLUSTER_LABEL, MANAGED_BY, MANAGED_BY_LABEL, MASTER_COMPONENT};
 
-/// Which cluster objects belong to.
+/// The cluster that objects are built for.
 pub(super) struct Identity {
     pub name: String,
     pub namespace: String,
@@ -24,7 +24,7 @@ impl Identity {
         Ok(Self { name, namespace, owner })
     }
 
-    /// The metadata of the object with this name.
+    /// Builds the metadata of the object with this name.
     pub(super) fn metadata(&self, name: String) -> ObjectMeta {
         ObjectMeta {
             name: Some(name),
@@ -35,7 +35,8 @@ impl Identity {
         }
     }
 
-    /// The labels of every object, pods included. No version: it would have to change with every new operator.
+    /// Returns the labels of every object, pods included. No version label: with it every new operator would change
+    /// every object.
     pub(super) fn labels(&self) -> BTreeMap<String, String> {
         let mut labels = self.selector_labels();
         labels.insert("app.kubernetes.io/component".to_owned(), MASTER_COMPONENT.to_owned());
@@ -44,8 +45,8 @@ impl Identity {
         labels
     }
 
-    /// The labels that tell the pods of this cluster from all others. They can never change: the selector of a
-    /// StatefulSet is immutable.
+    /// Returns the labels that distinguish the pods of this cluster from all others. They can never change: the
+    /// selector of a StatefulSet is immutable.
     pub(super) fn selector_labels(&self) -> BTreeMap<String, String> {
         BTreeMap::from([
             ("app.kubernetes.io/name".to_owned(), APP.to_owned()),
@@ -53,7 +54,7 @@ impl Identity {
         ])
     }
 
-    /// The same as a selector.
+    /// Returns [`Self::selector_labels`] as a selector.
     pub(super) fn selector(&self) -> LabelSelector {
         LabelSelector { match_labels: Some(self.selector_labels()), ..LabelSelector::default() }
     }

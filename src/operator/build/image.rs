@@ -1,16 +1,16 @@
-//! Which image the masters run. It is chosen once, when the masters are first made, and kept in the status: a new operator
-//! restarts no master, and neither does the loss of the StatefulSet.
+//! The image of the masters. It is chosen once, when the masters are first created, and kept in the status: neither a
+//! new operator nor the loss of the StatefulSet changes the image of a master.
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 
 use crate::api::Image;
 use crate::api::names::CONTAINER;
 
-/// The image of an operator that was not told its own.
+/// Image of an operator that does not know its own.
 pub const DEFAULT: &str = concat!("ghcr.io/moonkeeper/moonkeeper:", env!("CARGO_PKG_VERSION"));
 
-/// The image of the masters. One that is in use is kept as long as it is what the user asks for; of what the user leaves
-/// open, the tag is kept too when the repository changes. The rest comes from `own`, the operator's image.
+/// Chooses the image of the masters. The image in use is kept as long as it matches the spec. If the spec changes only
+/// the repository, the tag in use is kept. Everything else comes from `own`, the operator's image.
 #[must_use]
 pub fn resolve(asked: &Image, in_use: Option<&str>, own: &str) -> String {
     let own = Reference::read(own);
@@ -31,7 +31,7 @@ pub fn resolve(asked: &Image, in_use: Option<&str>, own: &str) -> String {
     format!("{repository}{separator}{tag}")
 }
 
-/// The image that the template of a StatefulSet names for the master: what is in use where the status does not say so yet.
+/// Returns the master's image in the template of a StatefulSet: the image in use if the status does not have it yet.
 #[must_use]
 pub fn of_template(set: &StatefulSet) -> Option<&str> {
     let pod = set.spec.as_ref()?.template.spec.as_ref()?;

@@ -1,13 +1,14 @@
-//! From what a user asked for and what is known to the objects that Kubernetes shall hold. Pure: no client, no clock,
-//! no chance, so that the same input always gives the same objects and an operator that was restarted writes nothing
+//! Builds the Kubernetes objects of a cluster from the spec and a few facts. Pure: no client, no clock, no random
+//! numbers, so that the same input always gives the same objects and an operator that was restarted writes nothing
 //! (INV-9).
 //!
-//! Nothing here names the operator's own version: then every new operator would restart every master.
+//! Nothing here depends on the operator's own version: otherwise every new operator would restart every master.
 
 mod access;
 mod budget;
 mod companion;
 mod config;
+mod folders;
 mod identity;
 pub mod image;
 mod pod;
@@ -23,20 +24,20 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use crate::api::MasterCluster;
 use crate::api::duration::NotADuration;
 
-/// What is known besides the resource.
+/// What the objects of a cluster depend on besides its resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// The image of the masters, whole: see [`image::resolve`].
+    /// The complete image reference of the masters: see [`image::resolve`].
     pub image: String,
     /// The namespace of the operator, which alone may reach the admin port.
     pub operator_namespace: String,
     /// What the admin Secret holds.
     pub admin: AdminCredentials,
-    /// Whether the Secret of `etcd.tlsSecretName` has a certificate to show, or only authorities to check with.
+    /// Whether the Secret of `etcd.tlsSecretName` has a client certificate, or only authorities.
     pub etcd_client_certificate: bool,
 }
 
-/// What the operator shows to the admin API, and the masters to the operator.
+/// Credentials of the admin API: the operator's token and the masters' certificate.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AdminCredentials {
     /// The token that changes need.
@@ -50,9 +51,7 @@ pub struct AdminCredentials {
 pub struct Certificate {
     /// The authority to check it with.
     pub ca: String,
-    /// The certificate itself.
     pub cert: String,
-    /// Its private key.
     pub key: String,
 }
 
@@ -63,14 +62,12 @@ impl std::fmt::Debug for AdminCredentials {
     }
 }
 
-/// All objects of a cluster. Whoever takes them apart names every one, so that a new one cannot be forgotten.
+/// All objects of a cluster. `apply` destructures it without `..`, so that a new object cannot be forgotten there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Objects {
-    /// Who the masters are to Kubernetes: nobody, they get no token.
+    /// The account of the masters, which has no rights and no token.
     pub service_account: ServiceAccount,
-    /// The settings file.
     pub config_map: ConfigMap,
-    /// What the admin API needs.
     pub admin_secret: Secret,
     /// Gives pods their names in DNS.
     pub headless_service: Service,
@@ -80,53 +77,35 @@ pub struct Objects {
     pub masters_service: Service,
     /// Lets one master be evicted at a time.
     pub pod_disruption_budget: PodDisruptionBudget,
-    /// Who may reach the masters; none if it was turned off, and then there should be none.
+    /// Which sources may reach the masters; `None` if it was turned off, and then an existing one is deleted.
     pub network_policy: Option<NetworkPolicy>,
-    /// The masters.
     pub stateful_set: StatefulSet,
 }
 
-/// Why there are no objects for a resource. Another reconcile will not help; another spec will.
+/// Why no objects can be built for a resource. A retry will not help; another spec will.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
     /// The resource has no name, namespace or uid: it did not come from an API server.
     #[error("the resource has no {0}")]
     NoIdentity(&'static str),
-    /// The name of the log is none.
+    /// The cluster id is invalid.
     #[error(
-        "'{0}' cannot be the name of a log: set spec.clusterId to 1 to 63 of a-z, 0-9, - and _, and not to oplog"
+        "'{0}' is not a cluster id: set spec.clusterId to 1 to 63 of a-z, 0-9, - and _, and not to oplog"
     )]
     ClusterId(String),
-    /// A duration is none.
     #[error("spec.{field}: {why}")]
-    Duration {
-        /// The field.
-        field: &'static str,
-        /// What is wrong with it.
-        why: NotADuration,
-    },
-    /// A share is none.
+    Duration { field: &'static str, why: NotADuration },
     #[error("spec.{field}: '{text}' is not a number between 0 and 1")]
-    Ratio {
-        /// The field.
-        field: &'static str,
-        /// What is there.
-        text: String,
-    },
-    /// Something that is passed on to Kubernetes is not what Kubernetes takes there.
+    Ratio { field: &'static str, text: String },
+    /// A field that is passed on to Kubernetes does not have the type that Kubernetes expects.
     #[error("spec.{field}: {why}")]
-    PassedOn {
-        /// The field.
-        field: String,
-        /// What is wrong with it.
-        why: String,
-    },
+    PassedOn { field: String, why: String },
     /// The settings file cannot be written.
     #[error("cannot write the settings file: {0}")]
     Settings(String),
 }
 
-/// All objects of a cluster.
+/// Builds all objects of a cluster.
 pub fn objects(cluster: &MasterCluster, facts: &Facts) -> Result<Objects, BuildError> {
     let identity = identity::Identity::of(cluster)?;
     let settings = config::settings_file(cluster, facts)?;

@@ -12,44 +12,37 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use super::folders::{
+    ADMIN_FOLDER, ADMIN_TLS_FOLDER, CONFIG_FOLDER, ETCD_CREDENTIALS_FOLDER, ETCD_TLS_FOLDER,
+};
 use super::identity::Identity;
 use super::typed::{typed, typed_list};
 use super::{BuildError, Facts, companion, config};
 use crate::api::names::{ADMIN_PORT, CONTAINER, HTTP_PORT, METADATA_PORT, PEER_PORT, RPC_PORT, admin_secret};
 use crate::api::{MasterCluster, MasterClusterSpec, PullPolicy, Spread};
 
-/// Where the settings file is.
-const CONFIG_FOLDER: &str = "/etc/moonkeeper";
-/// Where the admin Secret is.
-pub(super) const ADMIN_FOLDER: &str = "/etc/moonkeeper-admin";
-/// Where the Secret of `admin.tlsSecretName` is.
-pub(super) const ADMIN_TLS_FOLDER: &str = "/etc/moonkeeper-admin-tls";
-/// Where the Secret of `etcd.tlsSecretName` is.
-pub(super) const ETCD_TLS_FOLDER: &str = "/etc/moonkeeper-etcd-tls";
-/// Where the Secret of `etcd.credentialsSecretName` is.
-pub(super) const ETCD_CREDENTIALS_FOLDER: &str = "/etc/moonkeeper-etcd-credentials";
-
-/// Files of Secrets can be read by every user in the container, because which one it runs as is decided by the image or
-/// by the platform (OpenShift gives each namespace its own ids). Only containers that mount them see them.
+/// Files of Secrets are readable for every user in the container, because the image or the platform decides which one
+/// it runs as (OpenShift gives each namespace its own ids). Only containers that mount them see them.
 const SECRET_MODE: i32 = 0o444;
 
-/// Requests of a master for which the spec names neither a request nor a limit. Without any, a node that runs out of memory
-/// ends it first.
+/// Requests of a master for which the spec names neither a request nor a limit. Without any, a node that runs out of
+/// memory kills the master first.
 const REQUESTS: [(&str, &str); 2] = [("cpu", "250m"), ("memory", "512Mi")];
 
 /// Keeps sidecars of service meshes out: a proxy in front of the peer port would answer for a primary that has died,
-/// and standbys tell by the refused connection.
+/// and standbys detect its death by the refused connection.
 const NO_ISTIO: (&str, &str) = ("sidecar.istio.io/inject", "false");
 const NO_LINKERD: (&str, &str) = ("linkerd.io/inject", "disabled");
 
-/// How long a pod has to hand over and end. A master gives a hand-over 10 s and its whole end 15 s.
+/// Grace period to hand over and end. A master abandons a hand-over after 10 s, and its whole shutdown takes at most 15
+/// s.
 const GRACE_SECONDS: i64 = 30;
 
-/// The most masters that there can be. Not the number that there are: with every change of that, all pods would be out
+/// Maximum number of masters. Used instead of the actual number, because every change of that would make all pods out
 /// of date.
 const MOST_MASTERS: i32 = 7;
 
-/// The template that pods are made from.
+/// Builds the pod template of the masters, with the user's additions.
 pub(super) fn template(
     identity: &Identity,
     cluster: &MasterCluster,
@@ -58,7 +51,7 @@ pub(super) fn template(
 ) -> Result<PodTemplateSpec, BuildError> {
     let spec = &cluster.spec;
     let added = &spec.pod_template;
-    // What the user says about sidecars counts.
+    // The user's labels and annotations override ours about sidecars.
     let mut labels = text_pair(NO_ISTIO);
     labels.extend(added.labels.clone());
     labels.extend(identity.labels());
@@ -101,8 +94,8 @@ fn text_pair((name, value): (&str, &str)) -> BTreeMap<String, String> {
     BTreeMap::from([(name.to_owned(), value.to_owned())])
 }
 
-/// What the user says, and for the rest what the `restricted` Pod Security Standard asks for. No user and no group: the
-/// image names them, and OpenShift refuses any but its own.
+/// Builds the pods' security context: the user's settings, and for the rest what the `restricted` Pod Security Standard
+/// requires. No user and no group: the image names them, and OpenShift refuses any but its own.
 fn security_context(spec: &MasterClusterSpec) -> Result<PodSecurityContext, BuildError> {
     let given: PodSecurityContext =
         typed("podTemplate.securityContext", &spec.pod_template.security_context)?;
@@ -118,7 +111,7 @@ fn some_list<T>(list: Vec<T>) -> Option<Vec<T>> {
     (!list.is_empty()).then_some(list)
 }
 
-/// The container of the master.
+/// Builds the container of the master.
 fn master(cluster: &MasterCluster, facts: &Facts) -> Result<Container, BuildError> {
     let spec = &cluster.spec;
     let mut env = vec![pod_field("POD_IP", "status.podIP"), pod_field("POD_NAME", "metadata.name")];
@@ -152,15 +145,15 @@ fn master(cluster: &MasterCluster, facts: &Facts) -> Result<Container, BuildErro
                 })
                 .collect(),
         ),
-        // Whether it serves or could take over at once. Not whether it leads: a standby that could is ready as well.
+        // Ready means that it serves or could take over at once. It does not mean that it leads.
         readiness_probe: Some(Probe {
             period_seconds: Some(2),
             timeout_seconds: Some(2),
             failure_threshold: Some(2),
             ..probe("/ready")
         }),
-        // Whether its own loop still turns. Neither etcd nor the primary has a part in it: killing masters because
-        // etcd is away would make a short outage a long one. Half a minute, for a machine that is out of breath.
+        // Alive means that its own loop still runs, independently of etcd and the primary: killing masters because etcd
+        // is unavailable would make a short outage a long one. Half a minute tolerates an overloaded machine.
         liveness_probe: Some(Probe {
             period_seconds: Some(10),
             timeout_seconds: Some(5),
@@ -178,7 +171,7 @@ fn master(cluster: &MasterCluster, facts: &Facts) -> Result<Container, BuildErro
             run_as_non_root: Some(true),
             ..SecurityContext::default()
         }),
-        // Its last words are in the status of the pod then.
+        // So the end of its log is in the status of the pod.
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         volume_mounts: Some(mounts),
         ..Container::default()
@@ -219,7 +212,7 @@ fn resources(spec: &MasterClusterSpec) -> ResourceRequirements {
     };
     let (mut requests, limits) = (quantities(&spec.resources.requests), quantities(&spec.resources.limits));
     for (name, amount) in REQUESTS {
-        // A limit alone is a request as well, and ours could be above it.
+        // Kubernetes uses a limit without a request as the request, and ours could be above that limit.
         if !limits.contains_key(name) {
             requests.entry(name.to_owned()).or_insert_with(|| Quantity(amount.to_owned()));
         }
@@ -231,7 +224,7 @@ fn resources(spec: &MasterClusterSpec) -> ResourceRequirements {
     }
 }
 
-/// Secrets that the user names: volume, Secret, folder.
+/// Returns the Secrets that the user names: volume, Secret, folder.
 fn named_secrets(spec: &MasterClusterSpec) -> impl Iterator<Item = (&'static str, &str, &'static str)> {
     [
         ("admin-tls", spec.admin.tls_secret_name.as_str(), ADMIN_TLS_FOLDER),
@@ -276,8 +269,8 @@ fn mounts(spec: &MasterClusterSpec) -> Vec<VolumeMount> {
     own.into_iter().chain(named_secrets(spec).map(|(name, _, folder)| (name, folder))).map(mount).collect()
 }
 
-/// Keeps masters apart. With at least as many domains asked for as there are masters, `Required` means one in each: with
-/// fewer, Kubernetes would count "three on one node" as even when it is the only node.
+/// Builds the spread constraints. `Required` demands at least as many domains as there can be masters, which means one
+/// master in each: with fewer, Kubernetes would accept three masters on one node if it is the only node.
 fn spread(identity: &Identity, spec: &MasterClusterSpec) -> Option<Vec<TopologySpreadConstraint>> {
     let (when, min_domains) = match spec.scheduling.spread {
         Spread::None => return None,

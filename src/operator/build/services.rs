@@ -1,4 +1,4 @@
-//! How masters are found in DNS. Mooncake clients that know etcd need none of these.
+//! The Services of a cluster. Mooncake clients that use etcd need none of these.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,8 @@ const ADMIN: (&str, u16) = ("admin", ADMIN_PORT);
 const PEER: (&str, u16) = ("peer", PEER_PORT);
 const METADATA: (&str, u16) = ("metadata", METADATA_PORT);
 
-/// Gives pods their names in DNS from their first moment on: a master that catches up is spoken to as well.
+/// Builds the headless Service. It gives pods their DNS names even before they are ready: a master that catches up must
+/// be reachable as well.
 pub(super) fn headless(identity: &Identity, spec: &MasterClusterSpec) -> Service {
     let ports = with_metadata(spec, &[RPC, HTTP, ADMIN, PEER]);
     let mut service = service(identity, headless_service(&identity.name), &ports);
@@ -29,9 +30,9 @@ pub(super) fn headless(identity: &Identity, spec: &MasterClusterSpec) -> Service
     service
 }
 
-/// Leads to the primary. It follows the label alone: the operator writes that when a master has won the election, and
-/// a master that just has must be reachable at once, not when the next probe of its readiness comes round. Whoever
-/// arrives before its port is open is refused and tries again, which is better than no answer at all.
+/// Builds the Service of the primary. It follows the role label alone, not readiness: the operator writes the label
+/// when a master has won the election, and that master must be reachable at once, not after its next readiness probe. A
+/// client that connects before the port is open is refused and retries, which is better than no answer at all.
 pub(super) fn leader(identity: &Identity, spec: &MasterClusterSpec) -> Service {
     let ports = with_metadata(spec, &[RPC, HTTP, ADMIN]);
     let mut service = service(identity, leader_service(&identity.name), &ports);
@@ -44,13 +45,13 @@ pub(super) fn leader(identity: &Identity, spec: &MasterClusterSpec) -> Service {
     service
 }
 
-/// Leads to any master that is caught up, for questions that each of them can answer. Without the port for Mooncake
+/// Builds the Service of all ready masters, for requests that each of them can answer. Without the port for Mooncake
 /// clients, which only the primary has open.
 pub(super) fn masters(identity: &Identity) -> Service {
     service(identity, masters_service(&identity.name), &[HTTP, ADMIN])
 }
 
-/// The ports, and that of the metadata server if there is one. Only the primary takes changes there.
+/// Adds the port of the metadata server if that is enabled. Only the primary accepts changes there.
 fn with_metadata(spec: &MasterClusterSpec, ports: &[(&'static str, u16)]) -> Vec<(&'static str, u16)> {
     ports.iter().copied().chain(spec.metadata_server.enabled.then_some(METADATA)).collect()
 }

@@ -1,6 +1,6 @@
-//! The masters as a StatefulSet. Which pod is restarted when is decided by the operator, not by Kubernetes: `OnDelete`,
-//! because a rolling update in the order of ordinals would move the primary several times; `Parallel`, because a
-//! master must not wait for another one to be ready.
+//! The masters as a StatefulSet. Kubernetes must not decide when pods are restarted: `OnDelete`, because a rolling
+//! update in the order of ordinals would move the primary several times; `Parallel`, because a master must not wait for
+//! another one to be ready.
 
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec, StatefulSetUpdateStrategy};
 
@@ -9,10 +9,10 @@ use super::{BuildError, Facts, pod};
 use crate::api::MasterCluster;
 use crate::api::names::headless_service;
 
-/// How many old templates Kubernetes keeps, to look at.
+/// Number of old templates that Kubernetes keeps for inspection.
 const HISTORY: i32 = 5;
 
-/// The masters.
+/// Builds the StatefulSet of the masters.
 pub(super) fn stateful_set(
     identity: &Identity,
     cluster: &MasterCluster,

@@ -1,5 +1,5 @@
-//! What a user passes on to Kubernetes, made into Kubernetes' own types. A word that these do not know would be lost
-//! on the way without a trace, so it is an error.
+//! Converts fields that a user passes on to Kubernetes into Kubernetes' own types. Unknown fields would be dropped
+//! silently, so they are errors.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::BuildError;
 
-/// The value as a Kubernetes type.
+/// Converts a value to a Kubernetes type.
 pub(super) fn typed<T: Serialize + DeserializeOwned>(field: &str, value: &Value) -> Result<T, BuildError> {
     let failed = |why: String| BuildError::PassedOn { field: field.to_owned(), why };
     let object: T = serde_json::from_value(value.clone()).map_err(|why| failed(why.to_string()))?;
@@ -18,7 +18,7 @@ pub(super) fn typed<T: Serialize + DeserializeOwned>(field: &str, value: &Value)
     }
 }
 
-/// A list of them.
+/// Converts a list of values to a Kubernetes type.
 pub(super) fn typed_list<T: Serialize + DeserializeOwned>(
     field: &str,
     values: &[Value],
@@ -27,7 +27,7 @@ pub(super) fn typed_list<T: Serialize + DeserializeOwned>(
     numbered.map(|(index, value)| typed(&format!("{field}[{index}]"), value)).collect()
 }
 
-/// The first field that is there before and not after.
+/// Returns the path of the first field of `before` that `after` lacks.
 fn lost(before: &Value, after: &Value) -> Option<String> {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => before.iter().find_map(|(name, value)| {

@@ -1,10 +1,10 @@
-//! Deletion: what happens to the keys in etcd when the resource goes, without ever getting stuck.
+//! Deletion: what happens to the keys in etcd when the resource is deleted, without ever getting stuck.
 //!
 //! With Retain there is nothing to do. With Delete the masters have to be gone first, since one that runs would write
-//! keys again. The keys go only while no master leads, and only if the log is the one that the status names: another
-//! Kubernetes cluster, or masters started by hand, may use the same id in the same etcd. Neither masters that do not end
-//! nor an etcd that does not answer keep the resource for ever: after a while it is let go, and an event names what stays
-//! behind.
+//! keys again. The keys are deleted only while no master leads, and only if the log is the one that the status names:
+//! another Kubernetes cluster, or masters started by hand, may use the same id in the same etcd. Neither masters that
+//! do not end nor an etcd that does not answer keep the resource for ever: after a deadline the finalizer is removed,
+//! and an event names the keys that stay.
 
 use k8s_openapi::jiff::SignedDuration;
 
@@ -12,39 +12,38 @@ use super::Act;
 use crate::api::{DeletionPolicy, MasterClusterSpec};
 use crate::operator::observed::{Call, EtcdSight, KeysLeft, Observed};
 
-/// How long masters have to end: longer than their grace period and than it takes to give up a node that is gone.
+/// How long masters have to end: longer than their grace period, and than Kubernetes takes to evict pods from a lost
+/// node.
 const MASTERS_END: SignedDuration = SignedDuration::from_secs(600);
 
-/// How long etcd has to answer at least, and how often it is asked at least.
+/// The keys are given up only after this time and this many attempts.
 const ETCD_ANSWERS: SignedDuration = SignedDuration::from_secs(60);
 const ATTEMPTS: u32 = 3;
 
 /// The longest lease that a master can have, for a spec whose own cannot be read.
 const MAX_LEASE_SECONDS: u32 = 60;
 
-/// What is next on the way out.
+/// The next step of a deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Something has to be done.
     Do(Act),
-    /// It waits.
+    /// What has to happen first; for the status.
     Wait(String),
-    /// The resource is let go.
+    /// The finalizer is removed, and with it the resource is gone.
     LetGo(Farewell),
 }
 
-/// How the keys in etcd were left.
+/// What happened to the keys in etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Farewell {
-    /// They stay, as was asked for.
+    /// They stay, as `deletionPolicy` demands.
     Kept,
-    /// They are gone.
     Deleted,
-    /// They could not be deleted.
+    /// They could not be deleted, for this reason.
     Left(String),
 }
 
-/// Decides about a resource that was deleted at `since`.
+/// Decides the next step for a resource whose deletion was requested at `since`.
 #[must_use]
 pub fn step(spec: &MasterClusterSpec, observed: &Observed, since: k8s_openapi::jiff::Timestamp) -> Step {
     if spec.deletion_policy == DeletionPolicy::Retain {
@@ -60,9 +59,9 @@ pub fn step(spec: &MasterClusterSpec, observed: &Observed, since: k8s_openapi::j
     }
     if let Some(master) = running(observed) {
         return if waited < MASTERS_END {
-            Step::Wait(format!("{master} to end"))
+            Step::Wait(format!("{master} to stop"))
         } else {
-            Step::LetGo(Farewell::Left(format!("{master} has not ended for {} s", MASTERS_END.as_secs())))
+            Step::LetGo(Farewell::Left(format!("{master} has not stopped in {} s", MASTERS_END.as_secs())))
         };
     }
     let delete = || {
@@ -72,7 +71,8 @@ pub fn step(spec: &MasterClusterSpec, observed: &Observed, since: k8s_openapi::j
     let why = match (&observed.deletion, &observed.etcd) {
         (Call::Running(_), _) => return Step::Wait("etcd to delete the keys".to_owned()),
         (Call::Done(_, Err(KeysLeft::OtherLog(why))), _) => return Step::LetGo(Farewell::Left(why.clone())),
-        // Masters of this cluster that were killed lead until their lease ends; one that leads for longer is another's.
+        // A killed master of this cluster holds the election key until its lease ends; a master that leads for longer
+        // is not one of ours.
         (Call::Done(_, Err(KeysLeft::InUse(why))), _) => {
             let patience = 2 * lease_seconds(spec) + ATTEMPTS;
             return if observed.deletion_attempts < patience {
@@ -82,7 +82,7 @@ pub fn step(spec: &MasterClusterSpec, observed: &Observed, since: k8s_openapi::j
             };
         }
         (_, EtcdSight::Unusable { message, .. }) if waited < ETCD_ANSWERS => {
-            return Step::Wait(format!("a way to etcd, so that the keys can be deleted: {message}"));
+            return Step::Wait(format!("access to etcd, to delete the keys: {message}"));
         }
         (_, EtcdSight::Unusable { message, .. }) => message.clone(),
         (Call::Done(_, Err(KeysLeft::Failed(why))), _) => why.clone(),
@@ -95,8 +95,8 @@ pub fn step(spec: &MasterClusterSpec, observed: &Observed, since: k8s_openapi::j
     delete()
 }
 
-/// A master that may still run. The cache of pods may be behind, so the StatefulSet has to say the same about the
-/// generation without replicas.
+/// Returns a master that may still run. The cache of pods may be behind, so the StatefulSet's controller has to confirm
+/// that there is none for the generation without replicas.
 fn running(observed: &Observed) -> Option<String> {
     if let Some(pod) = observed.pods.first() {
         return Some(pod.name.clone());
@@ -109,7 +109,7 @@ fn running(observed: &Observed) -> Option<String> {
     }
 }
 
-/// The lease of a leader, in seconds: attempts are at least one second apart.
+/// Returns the leader lease in seconds, which serves as a number of attempts: they are at least one second apart.
 fn lease_seconds(spec: &MasterClusterSpec) -> u32 {
     let ttl = spec.failover.lease_ttl.parse().ok();
     ttl.and_then(|ttl| u32::try_from(ttl.as_secs()).ok()).unwrap_or(MAX_LEASE_SECONDS).min(MAX_LEASE_SECONDS)
@@ -119,8 +119,9 @@ fn lease_seconds(spec: &MasterClusterSpec) -> u32 {
 mod tests {
     use super::*;
     use crate::api::{MasterClusterStatus, OplogStatus};
+    use crate::cluster::etcd_health::EtcdHealth;
+    use crate::cluster::view::ClusterView;
     use crate::operator::observed::StatefulSetFacts;
-    use crate::operator::view::View;
     use k8s_openapi::jiff::Timestamp;
     use std::sync::Arc;
 
@@ -141,7 +142,8 @@ mod tests {
                 oplog: Some(OplogStatus { durable_prefix: Some(7), log_id }),
                 ..MasterClusterStatus::default()
             },
-            etcd: EtcdSight::Current(Arc::new(View::default())),
+            etcd: EtcdSight::Current(Arc::new(ClusterView::default())),
+            etcd_health: EtcdHealth::default(),
             stateful_set: Some(StatefulSetFacts { existing: Some(0), ..StatefulSetFacts::default() }),
             pods: Vec::new(),
             switchover: Call::Idle,
@@ -159,7 +161,7 @@ mod tests {
     fn the_log_of_the_status_is_deleted_when_the_controller_says_that_no_master_is_left() {
         let mut seen = observed();
         assert_eq!(next(&seen), Step::Do(Act::DeleteKeys { log: Some("abc".to_owned()) }));
-        // No pod in the cache, and the controller has not said yet that there is none.
+        // No pod in the cache, and the controller has not confirmed yet that there is none.
         for existing in [None, Some(1)] {
             seen.stateful_set = Some(StatefulSetFacts { existing, ..StatefulSetFacts::default() });
             assert!(matches!(next(&seen), Step::Wait(_)), "{existing:?}");
@@ -171,7 +173,7 @@ mod tests {
         let mut seen = observed();
         let why = "a-0 at 10.9.9.9:50051 leads with them".to_owned();
         seen.deletion = Call::Done(String::new(), Err(KeysLeft::InUse(why.clone())));
-        // A master of ours that was killed leads until its lease ends.
+        // A master of ours that was killed holds the election key until its lease ends.
         seen.deletion_attempts = 4;
         assert!(matches!(next(&seen), Step::Do(Act::DeleteKeys { .. })));
         seen.deletion_attempts = 7;

@@ -1,24 +1,23 @@
-//! Who carries which role label. The labels follow the election key in etcd and nothing else.
+//! Role labels of pods. They follow the election key in etcd and nothing else.
 
 use crate::api::names::{ROLE_PRIMARY, ROLE_STANDBY, ROLE_UNKNOWN};
+use crate::cluster::role::Role;
+use crate::cluster::view::ClusterView;
 use crate::operator::observed::{Observed, PodFacts};
-use crate::operator::view::View;
 
-/// A pod gets a role label.
+/// A role label that has to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relabel {
-    /// The pod.
     pub pod: String,
-    /// Which one of that name.
+    /// Tells it from an earlier pod of the same name.
     pub uid: String,
-    /// The role.
     pub role: &'static str,
 }
 
-/// What has to be relabelled, in order: whoever is primary no longer goes first, so that at no time two are.
+/// Returns the labels to write, in order: the old primary loses its label first, so that never two pods have it.
 ///
-/// While etcd does not answer, nothing is: who led before most likely still does, and a guess would send clients of the
-/// leader Service away from a primary that serves.
+/// While etcd does not answer, no label changes: the last primary most likely still leads, and a guess would send
+/// clients of the leader Service away from it.
 #[must_use]
 pub fn relabel(observed: &Observed) -> Vec<Relabel> {
     let Some(view) = observed.etcd.view() else { return Vec::new() };
@@ -33,9 +32,9 @@ pub fn relabel(observed: &Observed) -> Vec<Relabel> {
     labels
 }
 
-/// The role of a pod, as the keys say.
+/// Returns the role of a pod according to the keys in etcd.
 #[must_use]
-pub fn role(observed: &Observed, view: &View, pod: &PodFacts) -> &'static str {
+pub fn role(observed: &Observed, view: &ClusterView, pod: &PodFacts) -> &'static str {
     let is = |name: &str, address: &str| {
         name == pod.name && observed.pod_of(name, address).is_some_and(|found| found.uid == pod.uid)
     };
@@ -45,8 +44,8 @@ pub fn role(observed: &Observed, view: &View, pod: &PodFacts) -> &'static str {
         return ROLE_PRIMARY;
     }
     match view.members.get(&pod.name).and_then(|member| member.value.as_ref()) {
-        // One that led and has not said otherwise since may be dead: its key outlives it for some seconds.
-        Some(said) if said.role == ROLE_PRIMARY => ROLE_UNKNOWN,
+        // A member whose key still has the role primary may be dead: the key outlives the process for some seconds.
+        Some(said) if said.role == Role::Primary => ROLE_UNKNOWN,
         Some(said) if is(&said.name, &said.addresses.rpc) => ROLE_STANDBY,
         _ => ROLE_UNKNOWN,
     }

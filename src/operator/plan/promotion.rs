@@ -1,31 +1,32 @@
-//! Promotion clean-up: what is left to do after another primary took over. Failover itself needs no operator.
+//! Promotion clean-up: what the operator does after another primary took over. Failover itself needs no operator.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::SignedDuration;
 
 use super::Chore;
 use crate::api::{Cleaned, FailoverReport, SwitchoverReport, SwitchoverResult};
+use crate::cluster::promotion::{PromotionReason, PromotionReport};
+use crate::cluster::view::{ClusterView, Leader};
 use crate::coordination::types::LeaseId;
-use crate::master::admin_api::PromotionReport;
 use crate::operator::observed::Observed;
-use crate::operator::view::{Leader, View};
 
-/// The reason of a failover of which the new primary has not told yet.
+/// Reason of a failover until the new primary has reported the real one.
 pub const UNTOLD: &str = "Unknown";
 
-/// How long the new primary is asked how it took over. If it cannot be reached for so long, the record stays without.
+/// How long the operator tries to get the promotion report of the new primary. After that the record stays incomplete.
 const ASKED_FOR: SignedDuration = SignedDuration::from_secs(300);
 
-/// The record of the last failover as it is to be, and what is to be asked.
+/// Returns the record of the last failover to write, and the question to the new primary if its report is missing.
 ///
-/// It is begun when nobody leads, so that it is known later who did, and goes on through the status: an operator that
-/// dies in between loses nothing of it.
+/// The record is begun while there is no primary, so that the name of the lost one is kept, and continued in the
+/// status: an operator that dies in between loses nothing of it.
 #[must_use]
 pub fn failover(observed: &Observed) -> (Option<FailoverReport>, Option<Chore>) {
     let recorded = observed.status.last_failover.clone();
     let Some(view) = observed.etcd.view() else { return (recorded, None) };
     let before = observed.status.leader.as_ref().map(|leader| leader.name.clone());
-    // After a switchover that the status has not caught up with, its target is the one that was replaced.
+    // After a switchover whose term is not in the status yet, the target of that switchover is the primary that was
+    // lost.
     let before = unseen_switchover(observed).and_then(|report| report.to.clone()).or(before);
     let begun = |from: Option<String>, to: &str| FailoverReport {
         from,
@@ -59,20 +60,20 @@ pub fn failover(observed: &Observed) -> (Option<FailoverReport>, Option<Chore>) 
     }
 }
 
-/// Whether another process leads than the one that the status names. The first primary of all replaces nobody.
+/// Returns whether there was an election since the term in the status. The very first election is no failover.
 fn changed_hands(observed: &Observed, leader: &Leader) -> bool {
     observed.status.term.is_some_and(|term| i64::try_from(leader.term.0).is_ok_and(|now| now > term))
 }
 
-/// A switchover that has succeeded in a later term than the one that the status knows of.
+/// Returns the last switchover if it succeeded in a later term than the one in the status.
 fn unseen_switchover(observed: &Observed) -> Option<&SwitchoverReport> {
     let report = observed.status.last_switchover.as_ref()?;
     let unseen = report.result == SwitchoverResult::Succeeded && report.term > observed.status.term;
     unseen.then_some(report)
 }
 
-/// Whether a change of primary is the switchover that is under way or has just ended: then its own record tells of it.
-/// Terms tell it from a failover that goes the same way later.
+/// Returns whether a change of primary is the switchover that is under way or has just ended, which has a record of its
+/// own. Terms distinguish it from a later failover between the same two masters.
 fn asked_for(observed: &Observed, leader: Option<&Leader>) -> bool {
     let pending = |report: &SwitchoverReport| report.result == SwitchoverResult::Pending;
     if observed.status.last_switchover.as_ref().is_some_and(pending) {
@@ -80,7 +81,7 @@ fn asked_for(observed: &Observed, leader: Option<&Leader>) -> bool {
     }
     unseen_switchover(observed).is_some_and(|report| match leader {
         Some(leader) => report.term == i64::try_from(leader.term.0).ok(),
-        // The old primary's answer has arrived before etcd told of the new one.
+        // The old primary has answered before the watch of etcd has delivered the new one.
         None => true,
     })
 }
@@ -99,23 +100,20 @@ fn completed(record: FailoverReport, report: &PromotionReport) -> FailoverReport
     FailoverReport {
         reason: reason(&report.reason),
         duration_milliseconds: Some(number(report.total_ms)),
-        cleaned: Some(Cleaned {
-            objects: number(report.objects_removed),
-            clients: number(report.inherited_clients),
-            bytes: number(report.bytes_removed),
-        }),
+        // What was removed is not in the record: removing goes on for a while after the report was fetched.
+        cleaned: Some(Cleaned { clients: number(report.inherited_clients) }),
         ..record
     }
 }
 
-/// The master's words as one in CamelCase.
-fn reason(words: &str) -> String {
-    match words {
-        "the primary died" => "ProcessDied".to_owned(),
-        "the lease ran out" => "LeaseExpired".to_owned(),
-        "switchover" => "HandOver".to_owned(),
-        "first start" => "FirstStart".to_owned(),
-        other => {
+/// Converts a reason to one word in CamelCase, as Kubernetes has them.
+fn reason(reason: &PromotionReason) -> String {
+    match reason {
+        PromotionReason::ProcessDied => "ProcessDied".to_owned(),
+        PromotionReason::LeaseEnded => "LeaseExpired".to_owned(),
+        PromotionReason::Switchover => "HandOver".to_owned(),
+        PromotionReason::FirstStart => "FirstStart".to_owned(),
+        PromotionReason::Other(words) => {
             let capital = |word: &str| {
                 let mut letters = word.chars().filter(char::is_ascii_alphanumeric);
                 letters
@@ -125,31 +123,33 @@ fn reason(words: &str) -> String {
                     .chain(letters)
                     .collect::<String>()
             };
-            let joined: String = other.split_whitespace().map(capital).collect();
+            let joined: String = words.split_whitespace().map(capital).collect();
             if joined.is_empty() { "Other".to_owned() } else { joined }
         }
     }
 }
 
-/// Keys of processes that are gone, which no lease will remove or which a new primary no longer needs.
+/// Plans the deletion of keys of processes that are gone: those that no lease will remove, and those that the new
+/// primary no longer needs.
 #[must_use]
-pub fn stale_keys(observed: &Observed, cluster: &str, view: &View) -> Vec<Chore> {
+pub fn stale_keys(observed: &Observed, cluster: &str, view: &ClusterView) -> Vec<Chore> {
     let mut chores = Vec::new();
     for (name, member) in &view.members {
         let ours = name.strip_prefix(cluster).and_then(|rest| rest.strip_prefix('-'));
         let ours = ours.is_some_and(|ordinal| ordinal.parse::<u32>().is_ok());
         let gone = ours && !observed.pods.iter().any(|pod| pod.name == *name);
-        // A live member writes its key with a lease, and again when it is gone: only one without an owner is removed.
+        // A live member attaches a lease to its key and rewrites it if it is missing. So only keys without a lease,
+        // which never expire, are deleted.
         if gone && member.stamp.lease == LeaseId(0) {
             chores
                 .push(Chore::DeleteMemberKey { name: name.clone(), mod_revision: member.stamp.mod_revision });
         }
     }
-    // The name of a successor from before the election of whoever leads now has done its work.
+    // A preferred successor that was written before the election of the current primary is obsolete.
     if let (Some(successor), Some(leader)) = (&view.successor, &view.leader)
-        && successor.mod_revision < leader.term.0
+        && successor.stamp.mod_revision < leader.term.0
     {
-        chores.push(Chore::DeleteSwitchoverKey { mod_revision: successor.mod_revision });
+        chores.push(Chore::DeleteSwitchoverKey { mod_revision: successor.stamp.mod_revision });
     }
     chores
 }

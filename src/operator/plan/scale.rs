@@ -1,11 +1,11 @@
-//! How many masters there are. More can be had at once. Fewer only if neither the primary nor the last standby that could
-//! take over is among those that would end: a StatefulSet ends the highest ordinals, whatever their role.
+//! The number of masters. Scaling up happens at once. Scaling down waits until neither the primary nor the last standby
+//! that could take over is among the pods that would end: a StatefulSet ends the highest ordinals, whatever their role.
 
 use crate::api::MasterClusterSpec;
 use crate::operator::observed::Observed;
 use crate::operator::report::conditions::caught_up_standbys;
 
-/// How many masters the StatefulSet shall have now; what it waits for is added to `waits`.
+/// Returns how many masters the StatefulSet should have now. Adds what prevents fewer to `waits`.
 #[must_use]
 pub fn replicas(spec: &MasterClusterSpec, observed: &Observed, waits: &mut Vec<String>) -> i32 {
     let wanted = spec.replicas;
@@ -22,24 +22,25 @@ pub fn replicas(spec: &MasterClusterSpec, observed: &Observed, waits: &mut Vec<S
     }
 }
 
-/// What has to happen before there are only `wanted` masters.
+/// Returns what has to happen before the cluster can shrink to `wanted` masters.
 fn obstacle(wanted: i32, observed: &Observed) -> Option<String> {
     let Some(view) = observed.etcd.view() else {
-        return Some(format!("etcd to say which master leads, before there are {wanted} masters only"));
+        return Some(format!("etcd to name the primary before scaling down to {wanted}"));
     };
     let Some(leader) = &view.leader else {
         // Before the first primary no master serves, so any of them may end.
         let served = observed.status.term.is_some();
-        return served.then(|| format!("a primary, before there are {wanted} masters only"));
+        return served.then(|| format!("a primary before scaling down to {wanted}"));
     };
     let primary = &leader.value.name;
     if !stays(primary, wanted) {
         return Some(format!(
-            "a switchover to a master that stays: {primary} serves and would go with {wanted} masters"
+            "you to switch over to a master that stays (kubectl moonkeeper switchover NAME --to POD): scaling down to \
+             {wanted} would stop {primary}, the primary"
         ));
     }
     if wanted == 1 {
-        // Without a standby is what was asked for.
+        // The user asked for a cluster without a standby.
         return None;
     }
     let caught_up = caught_up_standbys(observed);
@@ -49,12 +50,12 @@ fn obstacle(wanted: i32, observed: &Observed) -> Option<String> {
         masters.filter(|pod| stays(&pod.name, wanted)).map(|pod| pod.name.as_str()).collect();
     let next = if behind.is_empty() { "a standby that stays".to_owned() } else { behind.join(" or ") };
     Some(format!(
-        "{next} to catch up: {} is the only standby that could take over, and would go with {wanted} masters",
+        "{next} to catch up: scaling down to {wanted} would stop {}, the only standby that can take over",
         leaves.name
     ))
 }
 
-/// Whether a pod is among the first `wanted`.
+/// Returns whether a pod is among the first `wanted`.
 fn stays(pod: &str, wanted: i32) -> bool {
     let ordinal = pod.rsplit_once('-').and_then(|(_, ordinal)| ordinal.parse::<i32>().ok());
     ordinal.is_some_and(|ordinal| ordinal < wanted)

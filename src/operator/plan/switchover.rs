@@ -1,39 +1,39 @@
-//! Switchover: a requestId that was not there before asks for another primary.
+//! Switchover: a new `requestId` in the spec asks for another primary.
 //!
-//! The request is first recorded with who leads, then acted on, so that an operator which dies in between finds in
-//! the status what was asked for and in etcd whether it has happened. It may therefore ask a master twice, but never
-//! when what was asked for is already so.
+//! The request is first recorded with the current primary, then acted on, so that an operator which dies in between
+//! finds the request in the status, and in etcd whether it was fulfilled. It may therefore call a master twice, but
+//! never after the primary has changed.
 //!
-//! A request that leaves the spec before it has been answered, because it was reset or replaced, or because the cluster
-//! was suspended, is withdrawn: it ends as failed, unless the primary has handed over already.
+//! A request that leaves the spec before it has a result, because it was reset or replaced, or because the cluster was
+//! suspended, is withdrawn: it ends as failed, unless the primary has handed over already.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::SignedDuration;
 
 use super::Act;
 use crate::api::{MasterClusterSpec, SwitchoverReport, SwitchoverResult};
+use crate::cluster::view::{ClusterView, Leader};
 use crate::operator::observed::{Call, CallError, Observed};
-use crate::operator::view::{Leader, View};
 
-/// How long a request may wait for somebody who can take over before it has failed.
+/// How long a request may wait for a standby that can take over before it has failed.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
-/// What the present request comes to.
+/// The next step of a switchover.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing was asked for, or it was answered.
+    /// There is no request, or it already has a result.
     Nothing,
-    /// It is recorded now and acted on in the next pass.
+    /// The request is recorded now and acted on in the next pass.
     Record(SwitchoverReport),
-    /// The primary is asked.
+    /// The primary is asked to hand over.
     Ask(Act),
-    /// It waits.
+    /// What has to happen first; for the status.
     Wait(String),
-    /// It has ended.
+    /// The request has this result.
     End(SwitchoverReport),
 }
 
-/// Decides about the request in the spec, and about one that was recorded and is no longer there.
+/// Decides the next step for the request in the spec, or for a recorded one that the spec no longer has.
 #[must_use]
 pub fn step(spec: &MasterClusterSpec, observed: &Observed) -> Step {
     let wanted = &spec.switchover;
@@ -41,11 +41,11 @@ pub fn step(spec: &MasterClusterSpec, observed: &Observed) -> Step {
     match &observed.status.last_switchover {
         Some(report) if report.result == SwitchoverResult::Pending => {
             if spec.suspend {
-                withdrawn(observed, report, "the cluster was suspended")
+                withdrawn(observed, report, "spec.suspend was set")
             } else if same(report) {
                 under_way(spec, observed, report)
             } else {
-                withdrawn(observed, report, "spec.switchover no longer asks for it")
+                withdrawn(observed, report, "spec.switchover no longer has this requestId")
             }
         }
         _ if spec.suspend || wanted.request_id.is_empty() => Step::Nothing,
@@ -54,8 +54,8 @@ pub fn step(spec: &MasterClusterSpec, observed: &Observed) -> Step {
     }
 }
 
-/// A request that nobody has looked at yet. It is recorded only once it is known who leads: else it could never be
-/// told whether it has happened.
+/// Handles a request that is not in the status yet. It is recorded only once the primary is known: otherwise no later
+/// pass could see whether the primary has changed.
 fn record(spec: &MasterClusterSpec, observed: &Observed) -> Step {
     let report = |from: Option<String>, result, message: Option<String>| SwitchoverReport {
         request_id: spec.switchover.request_id.clone(),
@@ -68,9 +68,9 @@ fn record(spec: &MasterClusterSpec, observed: &Observed) -> Step {
         at: Some(Time(observed.now)),
     };
     match observed.etcd.view() {
-        None => Step::Wait("etcd to answer, to see who leads".to_owned()),
-        Some(View { leader: None, .. }) => Step::Wait("a primary that could hand over".to_owned()),
-        Some(View { leader: Some(leader), .. }) => {
+        None => Step::Wait("etcd to name the primary".to_owned()),
+        Some(ClusterView { leader: None, .. }) => Step::Wait("a primary that could hand over".to_owned()),
+        Some(ClusterView { leader: Some(leader), .. }) => {
             let from = leader.value.name.clone();
             let target = &spec.switchover.target;
             if *target == from {
@@ -95,7 +95,7 @@ fn term(leader: &Leader) -> Option<i64> {
     i64::try_from(leader.term.0).ok()
 }
 
-/// The record of a request that has ended without a new primary.
+/// Ends a request as failed.
 fn failed(observed: &Observed, report: &SwitchoverReport, why: String) -> Step {
     Step::End(SwitchoverReport {
         result: SwitchoverResult::Failed,
@@ -105,7 +105,7 @@ fn failed(observed: &Observed, report: &SwitchoverReport, why: String) -> Step {
     })
 }
 
-/// The record of a request after which `leader` leads.
+/// Returns the record of a request after which `leader` leads.
 fn succeeded(observed: &Observed, report: &SwitchoverReport, leader: &Leader) -> SwitchoverReport {
     SwitchoverReport {
         to: Some(leader.value.name.clone()),
@@ -116,8 +116,8 @@ fn succeeded(observed: &Observed, report: &SwitchoverReport, leader: &Leader) ->
     }
 }
 
-/// What the call to the primary has come to, unless it was refused or never made. The primary's answer counts before
-/// what etcd says: it has the time without an answer.
+/// Returns the step that follows from the call to the primary, unless that was refused or never made. The primary's
+/// answer takes precedence over etcd, because only it has the time without answers.
 fn called(observed: &Observed, report: &SwitchoverReport) -> Option<Step> {
     match &observed.switchover {
         Call::Running(id) if *id == report.request_id => {
@@ -136,8 +136,8 @@ fn called(observed: &Observed, report: &SwitchoverReport) -> Option<Step> {
     }
 }
 
-/// A request that was recorded and is no longer asked for. A primary that was asked already may still hand over, so
-/// its answer is waited for; it has a deadline.
+/// Handles a recorded request that the spec no longer has. A primary that was called already may still hand over, so
+/// the operator waits for its answer; the call has a deadline.
 fn withdrawn(observed: &Observed, report: &SwitchoverReport, why: &str) -> Step {
     if let Some(step) = called(observed, report) {
         return step;
@@ -146,7 +146,7 @@ fn withdrawn(observed: &Observed, report: &SwitchoverReport, why: &str) -> Step 
         Some(leader) if report.from.as_ref().is_some_and(|from| *from != leader.value.name) => {
             Step::End(succeeded(observed, report, leader))
         }
-        // An operator that was restarted meanwhile may have asked.
+        // This operator may have called the primary before it was restarted.
         None if !expired(observed, report) => {
             Step::Wait("a primary, to see whether the withdrawn switchover has taken place".to_owned())
         }
@@ -154,7 +154,7 @@ fn withdrawn(observed: &Observed, report: &SwitchoverReport, why: &str) -> Step 
     }
 }
 
-/// Whether a request has waited for too long.
+/// Returns whether a request has waited for too long.
 fn expired(observed: &Observed, report: &SwitchoverReport) -> bool {
     report.at.as_ref().is_none_or(|at| observed.now.duration_since(at.0) > PATIENCE)
 }
@@ -164,13 +164,13 @@ fn under_way(spec: &MasterClusterSpec, observed: &Observed, report: &SwitchoverR
         return step;
     }
     let Some(view) = observed.etcd.view() else {
-        return Step::Wait("etcd to answer, to see who leads".to_owned());
+        return Step::Wait("etcd to name the primary".to_owned());
     };
     let Some(leader) = &view.leader else {
-        return Step::Wait("a primary, after which it is seen what came of the request".to_owned());
+        return Step::Wait("a primary, to see whether the switchover has succeeded".to_owned());
     };
     let now = leader.value.name.as_str();
-    // Another master leads: the request is fulfilled, or this primary cannot fulfil it.
+    // Another master leads: the request is fulfilled, or a master other than the target took over.
     if report.from.as_deref().is_some_and(|from| from != now) {
         let target = spec.switchover.target.as_str();
         let report = succeeded(observed, report, leader);
@@ -182,7 +182,7 @@ fn under_way(spec: &MasterClusterSpec, observed: &Observed, report: &SwitchoverR
     }
     let expired = expired(observed, report);
     match &observed.switchover {
-        // Refused: nothing has happened. What may pass is tried again for a while.
+        // A refusal that may be temporary is retried until the request expires.
         Call::Done(id, Err(error)) if *id == report.request_id => {
             let (passing, why) = match error {
                 CallError::Refused { code, message } => (may_pass(code), message.clone()),
@@ -190,13 +190,22 @@ fn under_way(spec: &MasterClusterSpec, observed: &Observed, report: &SwitchoverR
             };
             if expired || !passing { failed(observed, report, why) } else { ask(spec, report, leader) }
         }
-        _ if expired => failed(observed, report, "the primary could not be asked in time".to_owned()),
+        _ if expired => {
+            let seconds = PATIENCE.as_secs();
+            failed(
+                observed,
+                report,
+                format!(
+                    "the operator did not get an answer from the primary within {seconds} s, and {now} still leads"
+                ),
+            )
+        }
         _ => ask(spec, report, leader),
     }
 }
 
-/// Whether a refusal may end by itself: a standby catches up, a master that restarts registers as a member again (until
-/// then masters of earlier versions answer `no_target`), another hand-over ends.
+/// Returns whether a refusal may be temporary: a standby catches up, a master that restarts registers as a member again
+/// (until then masters of earlier versions answer `no_target`), another hand-over ends.
 fn may_pass(code: &str) -> bool {
     matches!(code, "no_target" | "no_such_member" | "busy" | "not_primary" | "given_up" | "unauthorized")
 }

@@ -1,76 +1,81 @@
-//! The conditions of a cluster, as kstatus and `kubectl wait` read them. Each says why in a word and in a sentence.
-//! Unknown is said where nothing was observed.
+//! The conditions of a cluster, as kstatus and `kubectl wait` read them. Each has a reason in one word and a message.
+//! The value is Unknown where nothing was observed.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use super::{Failure, Outcome};
-use crate::api::names::ROLE_PRIMARY;
+use super::{Applied, Failure, etcd};
 use crate::api::{MasterClusterSpec, SwitchoverResult};
+use crate::cluster::member::MemberValue;
+use crate::cluster::role::Role;
 use crate::operator::observed::{EtcdSight, Observed, PodFacts};
 use crate::operator::plan::Plan;
 
-/// It serves, and could go on serving if the primary died. Nothing else counts: tools that wait for it would else take
-/// a cluster for failed because of one standby more than it needs.
+/// A primary serves, and a standby could take over. Nothing else counts: otherwise tools that wait for this condition
+/// would consider a cluster failed because of one standby more than it needs.
 pub const READY: &str = "Ready";
-/// Somebody serves.
+/// A primary serves, whether or not a standby could take over.
 pub const AVAILABLE: &str = "Available";
-/// Somebody could take over without losing anything.
+/// A standby could take over without losing anything.
 pub const REDUNDANT: &str = "Redundant";
-/// Something is under way that ends by itself.
+/// Something is under way that needs no manual action.
 pub const PROGRESSING: &str = "Progressing";
 /// It will not become ready without a manual action.
 pub const STALLED: &str = "Stalled";
-/// etcd answers.
+/// etcd answers, has enough space and no alarm.
 pub const ETCD_HEALTHY: &str = "EtcdHealthy";
-/// Its reason while etcd has raised the alarm NOSPACE.
-pub const OUT_OF_SPACE: &str = "OutOfSpace";
+/// The reason of [`STALLED`] while the log in etcd is not the one that the masters know.
+pub const LOG_UNUSABLE: &str = "LogUnusable";
 /// All pods run with the present template.
 pub const UP_TO_DATE: &str = "UpToDate";
 
 /// A condition holds.
 pub const TRUE: &str = "True";
-/// It does not.
+/// A condition does not hold.
 pub const FALSE: &str = "False";
-/// Nobody knows.
+/// It was not observed whether a condition holds.
 pub const UNKNOWN: &str = "Unknown";
 
 /// A condition without its times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
-    /// Which.
     pub kind: &'static str,
-    /// True, False or Unknown.
+    /// `True`, `False` or `Unknown`.
     pub value: &'static str,
-    /// Why, in one CamelCase word.
+    /// The reason, in one CamelCase word.
     pub reason: String,
-    /// Why, for people.
+    /// The reason as a sentence.
     pub message: String,
 }
 
-fn said(kind: &'static str, value: &'static str, reason: &str, message: impl Into<String>) -> Said {
+pub(super) fn said(
+    kind: &'static str,
+    value: &'static str,
+    reason: &str,
+    message: impl Into<String>,
+) -> Said {
     Said { kind, value, reason: reason.to_owned(), message: message.into() }
 }
 
-/// All conditions after a pass.
+/// Computes all conditions after a pass.
 #[must_use]
 pub fn conditions(
     spec: &MasterClusterSpec,
     observed: &Observed,
     plan: &Plan,
-    outcome: &Outcome,
+    applied: &Applied,
 ) -> Vec<Said> {
-    let etcd = etcd(observed);
+    let etcd = etcd::condition(observed);
     let available = available(observed);
     let redundant = redundant(spec, observed);
     // A cluster that serves and could fail over is ready, whatever keeps one more standby from running.
     let served = available.value == TRUE && (redundant.value == TRUE || spec.replicas == 1);
-    let stalled = stalled(observed, outcome, served);
-    let progressing = progressing(spec, observed, plan, &stalled, outcome);
+    let stalled = stalled(observed, applied, served);
+    let progressing = progressing(spec, observed, plan, &stalled, applied);
     let ready = ready(observed, &available, &redundant, &stalled, &progressing);
     vec![ready, available, redundant, progressing, stalled, etcd, up_to_date(observed)]
 }
 
-/// The conditions with the times of those that were said before.
+/// Adds times: a condition whose value is unchanged keeps its transition time.
 #[must_use]
 pub fn merged(before: &[Condition], now: Vec<Said>, observed: &Observed) -> Vec<Condition> {
     now.into_iter()
@@ -88,48 +93,34 @@ pub fn merged(before: &[Condition], now: Vec<Said>, observed: &Observed) -> Vec<
         .collect()
 }
 
-/// The standbys that could take over without losing anything: they say so, and they run.
+/// Returns the standbys that could take over without losing anything: their member keys say so, and their pods are not
+/// being deleted.
 #[must_use]
 pub fn caught_up_standbys(observed: &Observed) -> Vec<&PodFacts> {
     let Some(view) = observed.etcd.view() else { return Vec::new() };
     let leads = |name: &str| view.leader.as_ref().is_some_and(|leader| leader.value.name == name);
     let caught_up = view.members.values().filter_map(|member| member.value.as_ref());
     caught_up
-        // One that led and has not said otherwise since may be dead: its key outlives it for some seconds.
-        .filter(|said| said.caught_up && !leads(&said.name) && said.role != ROLE_PRIMARY)
+        // A member whose key still has the role primary may be dead: the key outlives the process for some seconds.
+        .filter(|said| said.caught_up && !leads(&said.name) && said.role != Role::Primary)
         .filter_map(|said| observed.pod_of(&said.name, &said.addresses.rpc))
         .filter(|pod| !pod.deleted)
         .collect()
 }
 
-fn etcd(observed: &Observed) -> Said {
-    match &observed.etcd {
-        EtcdSight::Current(view) if view.no_space => said(
-            ETCD_HEALTHY,
-            FALSE,
-            OUT_OF_SPACE,
-            "etcd is out of space (alarm NOSPACE): changes are refused, reads go on, and no other master can be elected \
-             until etcd is compacted and defragmented or its quota is raised, and the alarm is disarmed",
-        ),
-        EtcdSight::Current(_) => said(ETCD_HEALTHY, TRUE, "Answers", "etcd answers"),
-        EtcdSight::NotYet => said(ETCD_HEALTHY, UNKNOWN, "NotAskedYet", "etcd was not heard from yet"),
-        EtcdSight::Lost { why } => said(ETCD_HEALTHY, FALSE, "Unreachable", why.clone()),
-        EtcdSight::Unusable { reason, message } => said(ETCD_HEALTHY, FALSE, reason, message.clone()),
-    }
-}
-
 fn available(observed: &Observed) -> Said {
     let Some(view) = observed.etcd.view() else {
-        return said(AVAILABLE, UNKNOWN, "EtcdUnknown", "only etcd knows who serves, and it has not said so");
+        return said(AVAILABLE, UNKNOWN, "EtcdUnknown", "the primary is unknown until etcd answers");
     };
     match (&view.leader, &view.serving) {
-        (Some(leader), Some(address)) => {
-            said(AVAILABLE, TRUE, "Serving", format!("{} serves at {address}", leader.value.name))
+        (Some(leader), Some(serving)) => {
+            said(AVAILABLE, TRUE, "Serving", format!("{} serves at {}", leader.value.name, serving.address))
         }
         (Some(leader), None) => {
-            said(AVAILABLE, FALSE, "Promoting", format!("{} takes over", leader.value.name))
+            let message = format!("{} was elected and does not serve clients yet", leader.value.name);
+            said(AVAILABLE, FALSE, "Promoting", message)
         }
-        (None, _) => said(AVAILABLE, FALSE, "NoPrimary", "nobody leads"),
+        (None, _) => said(AVAILABLE, FALSE, "NoPrimary", "there is no primary: clients are not served"),
     }
 }
 
@@ -139,23 +130,57 @@ fn redundant(spec: &MasterClusterSpec, observed: &Observed) -> Said {
             REDUNDANT,
             UNKNOWN,
             "EtcdUnknown",
-            "how far standbys are is not known while etcd is silent",
+            "it is unknown until etcd answers whether a standby has caught up",
         );
     }
     let standbys: Vec<&str> = caught_up_standbys(observed).iter().map(|pod| pod.name.as_str()).collect();
-    match standbys.len() {
+    let mut redundant = match standbys.len() {
         0 if spec.replicas == 1 => {
-            said(REDUNDANT, FALSE, "OneMasterOnly", "spec.replicas is 1, so there is nobody to take over")
+            said(REDUNDANT, FALSE, "OneMasterOnly", "spec.replicas is 1, so no standby can take over")
         }
-        0 => {
-            said(REDUNDANT, FALSE, "NoCaughtUpStandby", "no standby could take over without losing anything")
-        }
-        _ => said(REDUNDANT, TRUE, "CaughtUp", format!("{} could take over at once", list(&standbys))),
+        0 => said(REDUNDANT, FALSE, "NoCaughtUpStandby", "no standby has caught up: none can take over"),
+        _ => said(REDUNDANT, TRUE, "CaughtUp", format!("{} can take over at once", list(&standbys))),
+    };
+    if let Some(contradiction) = contradiction(observed) {
+        redundant.message = format!("{}; {contradiction}", redundant.message);
     }
+    redundant
 }
 
-fn stalled(observed: &Observed, outcome: &Outcome, served: bool) -> Said {
-    if let Some(Failure { reason, message, stalled: true }) = &outcome.failure {
+/// Returns the values of the member keys that masters of this cluster have written, of pods that are not being deleted.
+fn registered(observed: &Observed) -> impl Iterator<Item = &MemberValue> {
+    let members = observed.etcd.view().into_iter().flat_map(|view| view.members.values());
+    members
+        .filter_map(|member| member.value.as_ref())
+        .filter(|said| observed.pod_of(&said.name, &said.addresses.rpc).is_some_and(|pod| !pod.deleted))
+}
+
+/// Returns which standby has found that the present primary's state is not what the log says.
+fn contradiction(observed: &Observed) -> Option<String> {
+    let term = observed.etcd.view()?.leader.as_ref()?.term.0;
+    let found = |said: &MemberValue| said.digest_at.as_ref().filter(|at| at.term == term).map(|at| at.record);
+    let (name, record) = registered(observed).find_map(|said| Some((&said.name, found(said)?)))?;
+    Some(format!(
+        "{name} has rebuilt its state from the log, and the digest that the primary logged as record {record} \
+         contradicts it: switch over to {name}"
+    ))
+}
+
+/// Returns why no master can lead, if all that have registered report that the log in etcd is of no use to them.
+fn unusable_log(observed: &Observed) -> Option<String> {
+    if observed.etcd.view()?.leader.is_some() || !registered(observed).all(|said| said.trouble.is_some()) {
+        return None;
+    }
+    let (name, why) = registered(observed).find_map(|said| Some((&said.name, said.trouble.as_ref()?)))?;
+    Some(format!(
+        "no master can lead: {name} reports: {why}. If keys of the log were deleted or etcd was restored from a backup, \
+         put the newest data of etcd back, and the masters continue by themselves; to begin with an empty index \
+         instead, delete this resource and its keys and create it again"
+    ))
+}
+
+fn stalled(observed: &Observed, applied: &Applied, served: bool) -> Said {
+    if let Some(Failure { reason, message, stalled: true }) = &applied.failure {
         return said(STALLED, TRUE, reason, message.clone());
     }
     if let EtcdSight::Unusable { reason, message } = &observed.etcd {
@@ -168,7 +193,11 @@ fn stalled(observed: &Observed, outcome: &Outcome, served: bool) -> Said {
     {
         return said(STALLED, TRUE, &trouble.reason, format!("{}: {}", pod.name, trouble.message));
     }
-    // Masters that have never run cannot: one that serves keeps its lease through a short outage.
+    if let Some(why) = unusable_log(observed) {
+        return said(STALLED, TRUE, LOG_UNUSABLE, why);
+    }
+    // Only before the first primary: later, a primary keeps its lease through a short outage of etcd, and no manual
+    // action is needed.
     if let EtcdSight::Lost { why } = &observed.etcd
         && observed.status.term.is_none()
     {
@@ -182,12 +211,12 @@ fn progressing(
     observed: &Observed,
     plan: &Plan,
     stalled: &Said,
-    outcome: &Outcome,
+    applied: &Applied,
 ) -> Said {
     if stalled.value == TRUE {
         return said(PROGRESSING, FALSE, "Stalled", stalled.message.clone());
     }
-    if let Some(failure) = &outcome.failure {
+    if let Some(failure) = &applied.failure {
         return said(PROGRESSING, TRUE, failure.reason, failure.message.clone());
     }
     if let Some(what) = plan.waits.first() {
@@ -205,7 +234,7 @@ fn progressing(
     }
     let masters = observed.pods.iter().filter(|pod| !pod.deleted).count();
     if i32::try_from(masters).is_ok_and(|masters| masters < spec.replicas) {
-        let message = format!("waits for {} masters, of which {masters} are there", spec.replicas);
+        let message = format!("waits for {} masters; {masters} exist so far", spec.replicas);
         return said(PROGRESSING, TRUE, "Creating", message);
     }
     let behind = behind(observed);
@@ -218,7 +247,7 @@ fn progressing(
     said(PROGRESSING, FALSE, "Settled", "nothing is under way")
 }
 
-/// The pods that neither lead nor could, and why.
+/// Returns the pods that neither lead nor could take over, and why.
 fn behind(observed: &Observed) -> Vec<(&str, String)> {
     let Some(view) = observed.etcd.view() else { return Vec::new() };
     let ready = caught_up_standbys(observed);
@@ -231,9 +260,10 @@ fn behind(observed: &Observed) -> Vec<(&str, String)> {
             let member = view.members.get(&pod.name).and_then(|member| member.value.as_ref());
             let why = match (&pod.trouble, member) {
                 (Some(trouble), _) => trouble.message.clone(),
-                (None, _) if pod.deleted => "it ends".to_owned(),
-                (None, None) => "it has not joined yet".to_owned(),
-                (None, Some(_)) => "it catches up".to_owned(),
+                (None, _) if pod.deleted => "its pod is being deleted".to_owned(),
+                (None, None) => "its master has not registered in etcd yet".to_owned(),
+                (None, Some(MemberValue { trouble: Some(why), .. })) => why.clone(),
+                (None, Some(_)) => "its master is catching up with the log".to_owned(),
             };
             (pod.name.as_str(), why)
         })
@@ -272,7 +302,7 @@ fn up_to_date(observed: &Observed) -> Said {
             UP_TO_DATE,
             UNKNOWN,
             "NoRevisionYet",
-            "the StatefulSet has not said what its pods should be",
+            "the StatefulSet has not reported the revision of its pods yet",
         );
     };
     let leads = |pod: &PodFacts| {
@@ -286,7 +316,7 @@ fn up_to_date(observed: &Observed) -> Said {
         return said(UP_TO_DATE, TRUE, "AllCurrent", "all pods run with the present settings");
     }
     let message = format!(
-        "older settings in {}: delete these pods one after the other in this order, each when the one before is ready",
+        "older settings in {}: delete these pods one at a time in this order, each when the one before is ready",
         list(&names)
     );
     said(UP_TO_DATE, FALSE, "OlderPods", message)
@@ -294,7 +324,7 @@ fn up_to_date(observed: &Observed) -> Said {
 
 fn list(names: &[&str]) -> String {
     match names {
-        [] => "nobody".to_owned(),
+        [] => "no pod".to_owned(),
         [one] => (*one).to_owned(),
         [head @ .., last] => format!("{} and {last}", head.join(", ")),
     }

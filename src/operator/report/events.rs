@@ -1,19 +1,20 @@
-//! What has happened, told by what is new in the status. An operator that was restarted has nothing new to tell.
+//! Events, derived from the difference between two statuses. An operator that was restarted finds no difference and so
+//! repeats none.
 
-use super::conditions::{ETCD_HEALTHY, FALSE, OUT_OF_SPACE, STALLED, TRUE};
+use super::conditions::{ETCD_HEALTHY, FALSE, STALLED, TRUE};
+use super::etcd::{CORRUPT, NO_SPACE, SPACE_LOW};
 use crate::api::{MasterClusterStatus, Phase, SwitchoverResult};
 use crate::operator::plan::Finalizer;
 use crate::operator::plan::deletion::Farewell;
 use crate::operator::plan::promotion::UNTOLD;
 
-/// Something that has happened.
+/// An event of Kubernetes to publish for a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happening {
-    /// In one CamelCase word.
+    /// The reason, in one CamelCase word.
     pub reason: &'static str,
-    /// For people.
     pub note: String,
-    /// Whether somebody should have a look.
+    /// Whether it is of the type Warning.
     pub warning: bool,
 }
 
@@ -25,12 +26,12 @@ fn warning(reason: &'static str, note: impl Into<String>) -> Happening {
     Happening { reason, note: note.into(), warning: true }
 }
 
-/// What has happened between two statuses.
+/// Returns the events that the change from `before` to `after` stands for.
 #[must_use]
 pub fn happenings(before: &MasterClusterStatus, after: &MasterClusterStatus) -> Vec<Happening> {
     let mut all = Vec::new();
     if before.phase.is_none() && after.phase != Some(Phase::Deleting) {
-        all.push(normal("Created", "masters are being made"));
+        all.push(normal("Created", "creating masters"));
     }
     leadership(before, after, &mut all);
     failover(before, after, &mut all);
@@ -42,29 +43,44 @@ pub fn happenings(before: &MasterClusterStatus, after: &MasterClusterStatus) -> 
             all.push(normal("StandbyReady", format!("{} has caught up and could take over", member.name)));
         }
     }
-    let full = after.conditions.iter().any(|it| it.type_ == ETCD_HEALTHY && it.reason == OUT_OF_SPACE);
-    let unhealthy = if full { "EtcdOutOfSpace" } else { "EtcdUnreachable" };
-    for (kind, reason, over) in
-        [(ETCD_HEALTHY, unhealthy, "EtcdReachable"), (STALLED, "Stalled", "Unstalled")]
-    {
+    for (kind, reason, over) in [
+        (ETCD_HEALTHY, about_etcd(after).unwrap_or("EtcdUnreachable"), etcd_is_over(before)),
+        (STALLED, "Stalled", "Unstalled"),
+    ] {
         condition(kind, reason, over, before, after, &mut all);
     }
     let suspended = |status: &MasterClusterStatus| status.phase == Some(Phase::Suspended);
     match (suspended(before), suspended(after)) {
-        (false, true) => all.push(normal("Suspended", "objects are left as they are; masters go on")),
-        (true, false) => all.push(normal("Resumed", "objects are taken care of again")),
+        (false, true) => all.push(normal("Suspended", "reconciliation is paused; masters keep running")),
+        (true, false) => all.push(normal("Resumed", "reconciliation has resumed")),
         _ => {}
     }
     if after.phase == Some(Phase::Deleting) && before.phase != after.phase {
-        all.push(normal("Deleting", "the cluster is being taken down"));
+        all.push(normal("Deleting", "the cluster is being deleted"));
     }
     all
+}
+
+/// Returns the event for what is wrong with etcd's space or data; `None` if neither is.
+fn about_etcd(status: &MasterClusterStatus) -> Option<&'static str> {
+    let etcd = status.conditions.iter().find(|condition| condition.type_ == ETCD_HEALTHY)?;
+    match &*etcd.reason {
+        SPACE_LOW => Some("EtcdSpaceLow"),
+        NO_SPACE => Some("EtcdOutOfSpace"),
+        CORRUPT => Some("EtcdCorrupt"),
+        _ => None,
+    }
+}
+
+/// Returns the event for the end of what was wrong with etcd.
+fn etcd_is_over(before: &MasterClusterStatus) -> &'static str {
+    about_etcd(before).map_or("EtcdReachable", |_| "EtcdRecovered")
 }
 
 fn leadership(before: &MasterClusterStatus, after: &MasterClusterStatus, all: &mut Vec<Happening>) {
     match (&before.leader, &after.leader) {
         (Some(was), None) if is_planned(after) => {
-            all.push(normal("PrimaryHandsOver", format!("{} no longer leads, as was asked for", was.name)));
+            all.push(normal("PrimaryHandsOver", format!("{} hands over, as requested", was.name)));
         }
         (Some(was), None) => all.push(warning("PrimaryLost", format!("{} no longer leads", was.name))),
         (_, Some(now)) if before.term != after.term => {
@@ -75,8 +91,8 @@ fn leadership(before: &MasterClusterStatus, after: &MasterClusterStatus, all: &m
     }
 }
 
-/// Whether the primary that has just left was asked to: a switchover is under way, or has succeeded in a term that etcd has
-/// not told of yet.
+/// Returns whether the primary left because of a switchover: one is under way, or has succeeded in a term that the
+/// watch of etcd has not delivered yet.
 fn is_planned(after: &MasterClusterStatus) -> bool {
     after.last_switchover.as_ref().is_some_and(|report| match report.result {
         SwitchoverResult::Pending => true,
@@ -92,12 +108,9 @@ fn failover(before: &MasterClusterStatus, after: &MasterClusterStatus, all: &mut
     }
     let took = report.duration_milliseconds.map_or_else(String::new, |took| format!(" in {took} ms"));
     let cleaned = report.cleaned.as_ref().map_or_else(String::new, |cleaned| {
-        format!(
-            "; removed {} objects with {} bytes, {} clients to hear from again",
-            cleaned.objects, cleaned.bytes, cleaned.clients
-        )
+        format!("; {} clients have to report their memory again", cleaned.clients)
     });
-    let from = report.from.as_deref().unwrap_or("somebody unknown");
+    let from = report.from.as_deref().unwrap_or("an unknown master");
     all.push(normal(
         "FailedOver",
         format!("{} took over from {from}{took} ({}){cleaned}", report.to, report.reason),
@@ -111,7 +124,7 @@ fn switchover(before: &MasterClusterStatus, after: &MasterClusterStatus, all: &m
         return;
     }
     let from = report.from.as_deref().unwrap_or("the primary");
-    let to = report.to.as_deref().unwrap_or("another");
+    let to = report.to.as_deref().unwrap_or("another master");
     let why = report.message.as_deref().unwrap_or_default();
     all.push(match report.result {
         SwitchoverResult::Pending => {
@@ -119,7 +132,7 @@ fn switchover(before: &MasterClusterStatus, after: &MasterClusterStatus, all: &m
         }
         SwitchoverResult::Succeeded => {
             let silent = report.duration_milliseconds;
-            let silent = silent.map_or_else(String::new, |ms| format!(", nobody answered for {ms} ms"));
+            let silent = silent.map_or_else(String::new, |ms| format!(", no master answered for {ms} ms"));
             normal("SwitchoverSucceeded", format!("{to} leads now{silent} (request {})", report.request_id))
         }
         SwitchoverResult::Failed => {
@@ -138,7 +151,7 @@ fn condition(
 ) {
     let find = |status: &MasterClusterStatus| status.conditions.iter().find(|it| it.type_ == kind).cloned();
     let (was, Some(now)) = (find(before), find(after)) else { return };
-    // Stalled is bad when it is true, the others when they are false.
+    // `Stalled` is bad when it is True, the others when they are False.
     let bad = if kind == STALLED { TRUE } else { FALSE };
     let was_bad = was.as_ref().is_some_and(|was| was.status == bad);
     if now.status == bad && was.as_ref().is_none_or(|was| was.status != bad || was.reason != now.reason) {
@@ -148,7 +161,7 @@ fn condition(
     }
 }
 
-/// What is said when the resource of the cluster with this id is let go.
+/// Returns the event for the removal of the finalizer, after which the resource is gone.
 #[must_use]
 pub fn farewell(finalizer: &Finalizer, cluster_id: &str) -> Option<Happening> {
     let keys =
@@ -156,11 +169,11 @@ pub fn farewell(finalizer: &Finalizer, cluster_id: &str) -> Option<Happening> {
     match finalizer {
         Finalizer::Leave | Finalizer::Add | Finalizer::Withdraw => None,
         Finalizer::Remove(Farewell::Kept) => {
-            Some(normal("KeysKept", format!("{keys} stay, as spec.deletionPolicy says")))
+            Some(normal("KeysKept", format!("{keys} are kept: spec.deletionPolicy is Retain")))
         }
         Finalizer::Remove(Farewell::Deleted) => Some(normal("KeysDeleted", format!("{keys} are deleted"))),
         Finalizer::Remove(Farewell::Left(why)) => {
-            Some(warning("KeysLeft", format!("{keys} could not be deleted and stay: {why}")))
+            Some(warning("KeysLeft", format!("{keys} could not be deleted and are left: {why}")))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Every master in the status: the pods that there are, with what the members in them say.
+//! The members in the status: the existing pods, with what their masters have written to etcd.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -7,11 +7,11 @@ use crate::api::names::ROLE_UNKNOWN;
 use crate::operator::observed::Observed;
 use crate::operator::plan::leadership;
 
-/// The members, by name.
+/// Returns the members, sorted by name.
 pub(super) fn members(observed: &Observed, durable: Option<u64>) -> Vec<MemberStatus> {
     let before = |name: &str| observed.status.members.iter().find(|member| member.name == name).cloned();
     let Some(view) = observed.etcd.view() else {
-        // Nothing new is known of them but where they are.
+        // Without etcd only their nodes are known; the rest stays as it was.
         return observed
             .pods
             .iter()
@@ -34,7 +34,8 @@ pub(super) fn members(observed: &Observed, durable: Option<u64>) -> Vec<MemberSt
             let said = said.filter(|said| observed.pod_of(&said.name, &said.addresses.rpc).is_some());
             let role = leadership::role(observed, view, pod);
             let lag = said.and_then(|said| {
-                // What it wrote last is up to two seconds old. One that says it has everything is not behind.
+                // The member key is up to two seconds old, so its `applied` is behind even for a master that has caught
+                // up.
                 if said.caught_up {
                     Some(0)
                 } else {

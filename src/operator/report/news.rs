@@ -1,22 +1,25 @@
-//! Whether a status says something that the one before did not. Numbers that move all the time are no news by
-//! themselves (INV-9): where the log ends, how far each member is, when it was last seen. They are written along with
-//! news, and else every five minutes.
+//! Whether a status differs from the one before in a way that is worth a write. Numbers that change all the time do not
+//! count (INV-9): the end of the log, the size of etcd, the progress of each member, when it was last seen. They are
+//! written together with other changes, and otherwise every five minutes.
 
 use std::time::Duration;
 
+use super::conditions::ETCD_HEALTHY;
+use super::etcd;
 use crate::api::{MasterClusterStatus, MemberStatus};
 
-/// Age at which numbers are written again. A settled cluster is looked at every 300 s, so they are at most about that old.
+/// Age at which numbers are written again. A settled cluster has a pass every 300 s, so they are at most about that
+/// old.
 const STALE: Duration = Duration::from_secs(240);
 
-/// Whether `after` has to be written over `before`.
+/// Returns whether `after` has to replace `before`.
 #[must_use]
 pub fn is_news(before: &MasterClusterStatus, after: &MasterClusterStatus) -> bool {
     still(before) != still(after) || lags(before, after)
 }
 
-/// Whether the numbers of `before` are too old to be left. Not before this process has looked after clusters for as long
-/// itself: a restart writes nothing (INV-9).
+/// Returns whether the numbers of `before` are too old to keep. Never before this process has led for that long itself:
+/// a restart writes nothing (INV-9).
 #[must_use]
 pub fn is_stale(before: &MasterClusterStatus, after: &MasterClusterStatus, leading_for: Duration) -> bool {
     let seen = |status: &MasterClusterStatus, name: &str| {
@@ -30,7 +33,7 @@ pub fn is_stale(before: &MasterClusterStatus, after: &MasterClusterStatus, leadi
     leading_for >= STALE && after.members.iter().any(old)
 }
 
-/// The status without what moves all the time.
+/// Returns the status without the numbers that change all the time.
 fn still(status: &MasterClusterStatus) -> MasterClusterStatus {
     let member = |member: &MemberStatus| MemberStatus {
         applied: member.applied.map(|_| 0),
@@ -45,13 +48,19 @@ fn still(status: &MasterClusterStatus) -> MasterClusterStatus {
     let mut still = status.clone();
     still.members = status.members.iter().map(member).collect();
     still.lag = None;
+    still.etcd = status.etcd.as_ref().map(etcd::still);
+    for condition in &mut still.conditions {
+        if condition.type_ == ETCD_HEALTHY && etcd::has_sizes(&condition.reason) {
+            condition.message.clear();
+        }
+    }
     if let Some(oplog) = &mut still.oplog {
         oplog.durable_prefix = oplog.durable_prefix.map(|_| 0);
     }
     still
 }
 
-/// Whether somebody is far further behind, or far less, than the status says.
+/// Returns whether a lag has more than doubled or halved, became known or unknown, or changed from or to 0.
 fn lags(before: &MasterClusterStatus, after: &MasterClusterStatus) -> bool {
     let pairs = before.members.iter().zip(&after.members).map(|(one, other)| (one.lag, other.lag));
     pairs.chain([(before.lag, after.lag)]).any(|pair| match pair {

@@ -1,20 +1,20 @@
-//! From bytes to records. Whatever the bytes say, the answer is a record or an error, and the memory used is in
+//! Decodes bytes into records. Whatever the bytes are, the result is a record or an error, and the memory used is in
 //! proportion to the bytes.
 
 use super::{Context, Kind, start};
-use crate::engine::digest::Digest;
 use crate::engine::format::Format;
-use crate::engine::object::ReplicaId;
+use crate::engine::key::Key;
 use crate::engine::packing::{Malformed, Reader};
 use crate::engine::record::{
     DynamicLease, EvictRule, LeaseBucket, ObjectRef, Place, Record, RemoveSource, ReplicationKind, SoftPin,
     Start,
 };
 use crate::engine::segment::SegmentSpec;
-use crate::engine::shard::Key;
+use crate::engine::types::Digest;
+use crate::engine::types::ReplicaId;
 use crate::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Term, Uuid};
 
-/// Room for the lists of one record, used again for the next.
+/// Buffers for the lists of one record, reused for the next.
 #[derive(Debug, Default)]
 pub struct Scratch<'b> {
     places: Vec<Place>,
@@ -25,7 +25,7 @@ pub struct Scratch<'b> {
     names: Vec<&'b [u8]>,
 }
 
-/// The records of a body, one after the other.
+/// An iterator over the records of a body.
 #[derive(Debug)]
 pub struct Records<'b> {
     from: Reader<'b>,
@@ -34,13 +34,14 @@ pub struct Records<'b> {
 }
 
 impl<'b> Records<'b> {
-    /// The records in these bytes, which were written in this format.
+    /// Returns the records in these bytes, which were written in this format.
     #[must_use]
     pub fn new(format: Format, body: &'b [u8]) -> Self {
         Self { from: Reader::new(body), context: Context::default(), format }
     }
 
-    /// The next record and its time, or `None` after the last. The record borrows from the body and from `scratch`.
+    /// Returns the next record and its time, or `None` after the last. The record borrows from the body and from
+    /// `scratch`.
     pub fn next<'s>(
         &mut self,
         scratch: &'s mut Scratch<'b>,
@@ -187,7 +188,7 @@ impl<'b> Records<'b> {
         Ok(Place { segment: self.segment_number()?, offset: self.from.number()? })
     }
 
-    /// A list whose items have at least `each` bytes. Room is made as items are read, not as their number is claimed.
+    /// Reads a list whose items have at least `each` bytes. Memory grows as items are read, not by the claimed count.
     fn list<'s, T>(
         &mut self,
         room: &'s mut Vec<T>,
@@ -262,7 +263,8 @@ impl<'b> Records<'b> {
         }
     }
 
-    /// What a rule is confined to. The first format has only rules about all objects.
+    /// Reads the record since which an object must have been reserved for a rule to apply. Rules of the first format
+    /// apply to all.
     fn reserved_since(&mut self) -> Result<SequenceId, Malformed> {
         match self.format {
             Format::One => Ok(SequenceId(0)),

@@ -1,4 +1,4 @@
-//! From records to bytes. The `match` is exhaustive and names every field, so that a new record or field does not
+//! Encodes records as bytes. The `match` is exhaustive and names every field, so that a new record or field does not
 //! compile until it is encoded.
 
 use super::{Context, Kind, start};
@@ -10,7 +10,8 @@ use crate::engine::record::{
 use crate::engine::segment::SegmentSpec;
 use crate::engine::types::{LogTime, ObjectId, SequenceId, Uuid};
 
-/// Appends a record to `out` in this format; `out` holds those that `context` has seen. Costs no allocation beyond room in `out`.
+/// Appends a record to `out` in this format. `out` has the records that `context` was updated by. Allocates only to
+/// grow `out`.
 pub fn encode(format: Format, out: &mut Vec<u8>, context: &mut Context, at: LogTime, record: &Record<'_>) {
     let mut to = Encoder { out, context };
     match *record {
@@ -216,12 +217,12 @@ impl Encoder<'_> {
         self.out.push(flag.into());
     }
 
-    /// A moment, told by how far it is from the record's own.
+    /// Writes a time as its difference from the record's own.
     fn time(&mut self, moment: LogTime) {
         put_difference(self.out, self.context.time.0, moment.0);
     }
 
-    /// An id, told by how far it is from the one named last.
+    /// Writes an id as its difference from the one written last.
     fn id(&mut self, id: ObjectId) {
         put_difference(self.out, self.context.object.0, id.0);
         self.context.object = id;
@@ -271,7 +272,7 @@ impl Encoder<'_> {
         }
     }
 
-    /// Zero unless somebody asked for more than a plain copy: one byte then.
+    /// Writes the lease of a dynamic copy; a plain copy has none, and takes one zero byte.
     fn dynamic(&mut self, dynamic: DynamicLease) {
         let DynamicLease { id, epoch } = dynamic;
         let named = dynamic != DynamicLease::default();

@@ -1,39 +1,38 @@
-//! Records as a person reads them. The names are those of the reference's log entries, as far as there is something
-//! like it there.
+//! Records as JSON for people. The names are those of the reference's log entries, as far as it has similar ones.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::cluster::log_end::Checksum;
 use crate::engine::record::{
     EvictRule, LeaseBucket, ObjectRef, Place, Record, RemoveSource, ReplicationKind, SoftPin, Start,
 };
 use crate::engine::types::{LogTime, ObjectId, SequenceId};
-use crate::replication::batch::Checksum;
 
-/// One record.
+/// One record, as `moonkeeper oplog dump` prints it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct View {
-    /// Its id.
     pub sequence_id: u64,
     /// Its log time in milliseconds.
     pub timestamp: u64,
-    /// What happened.
+    /// Kind of the record.
     pub op_type: &'static str,
-    /// The key that it is about, if it names one or the reader knows it.
+    /// The key that the record is about, if the record names one or the reader knows it.
     pub key: Option<Value>,
-    /// What else it says.
+    /// All other fields of the record.
     pub payload: Value,
     /// The checksum of the batch that carries it.
     pub checksum: String,
     /// The hash of the key.
     pub prefix_hash: Option<String>,
-    /// The record before it about the same object; zero for a new one, none where several objects or none are meant.
+    /// The previous record about the same object; zero for a new object, `None` if the record is about no object or
+    /// several.
     pub key_sequence_id: Option<u64>,
 }
 
 impl View {
-    /// The record as it is in a batch.
+    /// Describes a record of a batch.
     #[must_use]
     pub fn new(batch: Checksum, id: SequenceId, at: LogTime, record: &Record<'_>) -> Self {
         let (op_type, payload) = describe(record);
@@ -53,14 +52,14 @@ impl View {
         view
     }
 
-    /// Says which key it is about.
+    /// Sets the key that the record is about.
     pub fn name(&mut self, key: &[u8]) {
         self.key = Some(text(key));
         self.prefix_hash = Some(format!("{:016x}", xxh3_64(key)));
     }
 }
 
-/// The key that a record names.
+/// Returns the key that a record names.
 #[must_use]
 pub fn key<'a>(record: &Record<'a>) -> Option<&'a [u8]> {
     match *record {
@@ -72,7 +71,7 @@ pub fn key<'a>(record: &Record<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// The one object that a record names by its id.
+/// Returns the object that a record refers to by its id, if it is exactly one.
 #[must_use]
 pub fn object(record: &Record<'_>) -> Option<ObjectRef> {
     match *record {
@@ -93,7 +92,7 @@ fn key_sequence_id(record: &Record<'_>) -> Option<u64> {
     object(record).map(|object| object.after.0).or(new.then_some(0))
 }
 
-/// Text if it is text, else its bytes.
+/// Returns the bytes as text if they are UTF-8, else in hexadecimal.
 fn text(bytes: &[u8]) -> Value {
     match std::str::from_utf8(bytes) {
         Ok(text) => Value::from(text),
@@ -103,7 +102,7 @@ fn text(bytes: &[u8]) -> Value {
     }
 }
 
-/// Two words do not fit the numbers of JSON readers; neither do hashes.
+/// Formats a number in hexadecimal: JSON readers that use floating point would round ids and hashes of 64 bits.
 fn hex(word: u64) -> String {
     format!("{word:016x}")
 }

@@ -1,58 +1,56 @@
-//! Standing for election: only who is caught up stands, and the transaction itself checks it.
+//! Standing for election: only a candidate that has the whole log can win, because the transaction itself checks it.
 //!
-//! The election key is created only if it does not exist and the log ends exactly where this node is. From then on
-//! nobody else can write to the log (R1), so whoever wins has applied the whole durable prefix (INV-4).
+//! The election key is created only if it does not exist and the log ends exactly where this node is. From then on no
+//! other master can write to the log (R1), so the winner has applied the whole durable prefix (INV-4).
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::member::{ElectionValue, MemberValue};
 use super::raising::Raising;
-use super::status::Reason;
-use super::{BootId, CallId, Node, Phase, Purpose, Reign, Stage};
+use super::{CallId, Node, Phase, Purpose, Reign, Stage};
+use crate::cluster::log_end::History;
+use crate::cluster::member::BootId;
+use crate::cluster::member::{ElectionValue, MemberValue};
+use crate::cluster::promotion::PromotionReason;
 use crate::coordination::types::{Compare, Failure, Get, KeyRange, Op, OpResult, Request, Response, Txn};
 use crate::engine::reign::Primary;
 use crate::engine::types::{LogTime, Term};
-#[cfg(feature = "planted")]
-use crate::planted::{self, Bug};
 use crate::replication::formats::LogFormat;
-use crate::replication::history::History;
 use crate::replication::lease::LeaderLease;
 use crate::replication::linger::Linger;
 use crate::replication::time::{LogClock, Monotonic};
 use crate::replication::writer::Writer;
 
-/// How long others wait for the one who was named to lead next.
+/// How long other standbys wait for the named successor before they stand themselves.
 const PREFERENCE: Duration = Duration::from_secs(2);
 
-/// How soon a transaction without an answer is sent again.
+/// Delay before a transaction without an answer is sent again.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// How long a node that failed waits before it stands again, at most; chance decides, so that two do not keep step.
+/// Longest back-off after a failed attempt. The actual one is random, so that two nodes do not keep step.
 const BACKOFF_MS: u64 = 300;
 
-/// A duration in milliseconds, rounded down.
+/// Returns a duration in milliseconds, rounded down.
 fn whole_ms(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// An attempt to lead.
+/// An attempt to become primary.
 #[derive(Debug)]
 pub(super) enum Campaign {
-    /// A lease was asked for.
+    /// The leader lease was requested.
     Granting { call: CallId, sent: Monotonic },
     /// The election key is being created.
     Creating { lease: LeaderLease, txn: Txn, call: Option<CallId>, retry_at: Monotonic },
 }
 
 impl Node {
-    /// Stands if nobody leads and this node could.
+    /// Stands for election if no master leads and this node is a candidate.
     pub(super) fn stand(&mut self, now: Monotonic) {
         let Some(gone_at) = self.view.gone_at() else { return };
         let live = self.following.is_candidate();
-        #[cfg(feature = "planted")]
-        let live = live || planted::active(Bug::StandBehind);
+        let live = live || planted!(StandBehind);
         let ready = self.view.is_known() && live && now >= self.stand_after;
         let another = self.view.successor().is_some_and(|name| name != self.settings.name);
         if !ready || self.stopping || (another && now.since(gone_at) < PREFERENCE) || self.bar().is_some() {
@@ -63,14 +61,15 @@ impl Node {
         self.phase = Phase::Campaigning(Campaign::Granting { call, sent: now });
     }
 
-    /// Why this node must not stand although it follows the log to its end: a live member knows more of it.
+    /// Returns why this node must not stand although it has followed the log to its end: a live member knows more
+    /// records.
     pub(super) fn bar(&self) -> Option<String> {
         let position = &self.following.position;
         let longer = |history: &History| match position.log {
             None => true,
             Some(log) => history.0.log == log && history.0.last > position.applied,
         };
-        let members = self.view.members().values().filter(|member| member.name != self.settings.name);
+        let members = self.view.members().filter(|member| member.name != self.settings.name);
         let knows_more =
             |member: &MemberValue| member.history.as_ref().filter(|known| longer(known)).copied();
         let (name, known) = members.filter_map(|member| Some((&member.name, knows_more(member)?))).next()?;
@@ -115,12 +114,11 @@ impl Node {
         };
         let get = |key| Op::Get(Get::all(KeyRange::key(key)));
         let mut compare = vec![Compare::CreateRevision { key: keys.election(), equals: 0 }, caught_up];
-        // A format that was raised since it was read may be one that this master cannot write.
+        // If the format was raised since it was read, it may be one that this master cannot write.
         if let Some(format) = &self.following.format {
             compare.push(Compare::Value { key: keys.format(), equals: format.clone() });
         }
-        #[cfg(feature = "planted")]
-        let compare = if planted::active(Bug::StandBehind) { compare[..1].to_vec() } else { compare };
+        let compare = if planted!(StandBehind) { compare[..1].to_vec() } else { compare };
         Some(Txn {
             compare,
             success: vec![Op::Put { key: keys.election(), value, lease: lease.id }],
@@ -128,7 +126,7 @@ impl Node {
         })
     }
 
-    /// Keeps an attempt going.
+    /// Continues an attempt: sends a transaction without an answer again, keeps the lease alive, gives up when it ends.
     pub(super) fn campaign(&mut self, now: Monotonic) {
         let Phase::Campaigning(Campaign::Creating { lease, txn, call, retry_at }) = &mut self.phase else {
             return;
@@ -165,14 +163,15 @@ impl Node {
                     _ => None,
                 };
                 match election {
-                    // An attempt without an answer had succeeded.
+                    // An earlier attempt without an answer had succeeded.
                     Some(entry) if entry.lease == lease.id => {
                         let (term, lease) = (Term(entry.create_revision), lease.clone());
                         self.begin(now, term, lease);
                     }
                     Some(_) => self.stand_back(now),
                     None => {
-                        // The log is longer than what this node has.
+                        // The log is longer than what this node has, or its format was raised: read it and stand again
+                        // at once.
                         let stand_after = self.stand_after;
                         self.stand_back(now);
                         self.stand_after = stand_after;
@@ -181,12 +180,12 @@ impl Node {
                 }
             }
             Err(Failure::LeaseNotFound) => self.stand_back(now),
-            // It may have been done: the same again, until there is an answer.
+            // The transaction may have been carried out: send the same one until there is an answer (R5).
             Ok(_) | Err(_) => *retry_at = now.plus(RETRY),
         }
     }
 
-    /// Gives an attempt up.
+    /// Gives up an attempt, and backs off for a random time.
     pub(super) fn stand_back(&mut self, now: Monotonic) {
         let phase = std::mem::replace(&mut self.phase, Phase::Standby);
         if let Phase::Campaigning(Campaign::Creating { lease, .. }) = phase {
@@ -196,7 +195,7 @@ impl Node {
         self.stand_after = self.stand_after.max(now.plus(Duration::from_millis(wait)));
     }
 
-    /// This node leads: its first record is written, and clean-up is what applying it does.
+    /// Begins to lead: commits the first record, `NewTerm`. Applying it also cleans up after the old primary.
     fn begin(&mut self, now: Monotonic, term: Term, lease: LeaderLease) {
         let (position, batch_at) = (self.following.position, self.following.batch_at);
         self.unfollow();
@@ -204,47 +203,46 @@ impl Node {
         engine.unseal();
         let empty = position.applied.0 == 0;
         let from = if empty { self.settings.wall } else { engine.sequencer(LogTime(0)).now };
-        #[cfg(feature = "planted")]
-        let from = if planted::active(Bug::WallClock) { self.settings.wall } else { from };
+        let from = if planted!(WallClock) { self.settings.wall } else { from };
         let clock = LogClock::new(from, now);
-        // The last moment at which the old primary can have answered a read (R6). Whoever wrote last may have come and
-        // gone unseen while this node did not reach etcd: then it was not that one that was seen gone.
+        // The last moment at which the old primary can have answered a read (R6). The primary that wrote last may have
+        // come and gone unseen while this node could not reach etcd. Then `gone_at` is about an earlier one, and only
+        // now is certain.
         let last_ttl = Duration::from_millis(engine.reign().leader_ttl);
         let ttl = self.settings.leader_ttl.max(self.view.leader_ttl()).max(last_ttl);
         let seen = self.view.last_term() >= position.term;
-        #[cfg(feature = "planted")]
-        let seen = seen || planted::active(Bug::StaleAbsence);
+        let seen = seen || planted!(StaleAbsence);
         let silent = self.view.gone_at().filter(|_| seen).unwrap_or(now).plus(ttl);
-        // A witness saw the process end that wrote last, so it answered nothing after the report arrived here. Primaries
-        // before that one are waited for by their own holds, which are state.
+        // A witness saw the process end that wrote last, so it answered nothing after the report arrived here. Earlier
+        // primaries are covered by their own holds, which are state.
         let witnessed = self.witnessed.told_at(BootId(engine.reign().boot_id));
         let answers_for = match witnessed {
             Some(told_at) => -whole_ms(now.since(told_at)),
             None => whole_ms(silent.since(now)).saturating_add(1),
         };
-        #[cfg(feature = "planted")]
-        let answers_for = if planted::active(Bug::HoldWithoutLease) { 0 } else { answers_for };
+        let answers_for = if planted!(HoldWithoutLease) { 0 } else { answers_for };
         let primary = Primary {
             name: self.settings.name.as_bytes(),
             boot_id: self.settings.boot_id.0,
             leader_ttl: u64::try_from(lease.ttl().as_millis()).unwrap_or(u64::MAX),
         };
-        // A primary writes a batch each second. One that was gone soon after the last was found dead by another standby,
-        // which revoked its lease: that cannot have run out yet.
+        // A primary writes a batch each second. If it was gone soon after its last batch, its lease cannot have run out
+        // yet: another standby found it dead and revoked the lease.
         let gone_at = self.view.gone_at().unwrap_or(now);
         let soon = batch_at.is_some_and(|batch_at| {
             gone_at.since(batch_at) < ttl / 2 && !self.view.may_be_old(batch_at, ttl / 2)
         });
-        // Of the process that led last: others were found dead by this node, and replaced by other nodes, before.
+        // Only the process that led last counts: this node may have found an earlier one dead that another node
+        // replaced.
         let led_last = BootId(engine.reign().boot_id);
         let found_dead = self.dead.take() == Some(led_last) || soon;
         let reason = match (empty, engine.resigned(), found_dead && led_last != self.settings.boot_id) {
-            (true, ..) => Reason::FirstStart,
-            (_, true, _) => Reason::Switchover,
-            (.., true) => Reason::Died,
-            (.., false) => Reason::LeaseEnded,
+            (true, ..) => PromotionReason::FirstStart,
+            (_, true, _) => PromotionReason::Switchover,
+            (.., true) => PromotionReason::ProcessDied,
+            (.., false) => PromotionReason::LeaseEnded,
         };
-        // A key that this master cannot read would have barred it before (`LogEnd`).
+        // If this master could not read the key, it would not have become a candidate (`LogEnd`).
         let key = LogFormat::of_key(self.following.format.as_deref()).unwrap_or(LogFormat::New);
         let format = if empty { key.written() } else { key.written_on() };
         engine.set_format(format);
@@ -271,9 +269,6 @@ impl Node {
             raising: Raising::of(format),
         }));
         self.peers.clear();
-        #[cfg(feature = "planted")]
-        if planted::active(Bug::ServeEarly) {
-            self.open();
-        }
+        planted!(ServeEarly => self.open());
     }
 }

@@ -1,5 +1,5 @@
-//! Following the log: read to its end, then watch it grow. Whatever goes wrong with the watch, the log is read again
-//! from where this node is.
+//! Following the log: read to its end, then watch it grow. Whatever fails with the watch, the log is read again from
+//! where this node is.
 
 use std::time::Duration;
 
@@ -7,25 +7,24 @@ use bytes::Bytes;
 
 use super::heard::{Heard, PrimaryWord};
 use super::trust::Trust;
-use super::view::Leader;
-use super::{BootId, CallId, Node, Purpose, WatchId};
+use super::{CallId, Node, Purpose, WatchId};
+use crate::cluster::log_end::{History, Latest};
+use crate::cluster::member::BootId;
+use crate::cluster::view::Leader;
 use crate::coordination::types::{
     Change, Failure, Get, KeyRange, Op, OpResult, Request, Response, Txn, WatchEvent, WatchRequest,
 };
 use crate::engine::types::SequenceId;
-#[cfg(feature = "planted")]
-use crate::planted::{self, Bug};
-use crate::replication::batch::{self, Latest};
+use crate::replication::batch;
 use crate::replication::follower::{Offered, Position};
 use crate::replication::formats::{self, LogFormat};
-use crate::replication::history::History;
 use crate::replication::time::Monotonic;
 
-/// Batches in a page, at first: four MiB at most.
+/// Batches in the first page: 4 MiB at most.
 const PAGE: u64 = 16;
 
-/// Batches in a page at most: an idle primary's batches have some hundred bytes each, and there are 86,400 of them a day.
-/// With the largest batches such a page just fits into the largest answer that is taken from etcd.
+/// Upper bound of batches in a page: an idle primary's batches have some hundred bytes each, and there are 86,400 of
+/// them a day. With the largest batches such a page just fits into the largest answer that is accepted from etcd.
 const MAX_PAGE: u64 = 240;
 
 /// Pages with fewer bytes grow.
@@ -34,36 +33,34 @@ const SMALL_PAGE_BYTES: usize = 256 << 10;
 /// Pages with more bytes shrink to [`PAGE`].
 const LARGE_PAGE_BYTES: usize = 4 << 20;
 
-/// A primary writes every second. A watch that is silent for longer is not to be trusted.
+/// A primary writes every second. A watch that is silent for longer than this is not trusted.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// How soon a read that failed is tried again.
+/// Delay before a read that failed is tried again.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// A watch that breaks sooner after its start is not begun again at once.
+/// A watch that breaks sooner after its start is not restarted at once.
 const SHORT_WATCH: Duration = Duration::from_secs(1);
 
-/// Where this node is in the log, and how it gets on.
+/// The position of this node in the log, and how it follows.
 #[derive(Debug, Default)]
 pub(super) struct Following {
-    /// Where it is.
     pub position: Position,
     stage: Stage,
-    /// Why it cannot get on, for people.
+    /// Why it cannot continue, for people.
     pub trouble: Option<String>,
-    /// Whether the state is what the log says.
+    /// Whether the state can be trusted to be what the log says.
     pub trust: Trust,
-    /// How far the log goes, as far as this node was told.
+    /// The newest end of the log that this node has heard of.
     pub heard: Heard,
-    /// The state was thrown away because it could not be vouched for: so often.
+    /// How often the state was discarded because it could not be vouched for.
     pub rebuilds: u32,
-    /// When a batch was last told of, or read where there had been none before.
+    /// When batches last arrived, by the watch or in a page.
     pub batch_at: Option<Monotonic>,
-    /// The value of the key with the format of the log, as it was last read.
+    /// The value of the format key, as it was last read.
     pub format: Option<Bytes>,
-    /// Batches in the next page.
     page: Page,
-    /// The read of the end of the log while the node is live.
+    /// The read of the log's end while the node is live, and when it was sent.
     end_call: Option<(CallId, Monotonic)>,
 }
 
@@ -78,7 +75,7 @@ impl Default for Page {
 }
 
 impl Page {
-    /// A page of so many bytes came. Batches are bounded in bytes and may be few hundred bytes or all that fits.
+    /// Adapts the size to a page of so many bytes: a batch may have a few hundred bytes or all that fits.
     fn adapt(&mut self, bytes: usize) {
         if bytes > LARGE_PAGE_BYTES {
             self.0 = PAGE;
@@ -90,21 +87,21 @@ impl Page {
 
 #[derive(Debug, Default)]
 enum Stage {
-    /// Nothing is under way.
+    /// No read or watch is under way.
     #[default]
     Idle,
-    /// Not before then.
+    /// Earliest time of the next attempt.
     Waiting(Monotonic),
     /// The end of the log is being read.
     End(CallId),
     /// Pages are being read, all as of one revision.
     Pages { call: CallId, revision: u64, end: Option<Latest> },
-    /// The end was reached; what is written is told.
+    /// The end was reached, and a watch delivers new batches.
     Live { watch: WatchId, since: Monotonic, heard: Monotonic },
 }
 
 impl Following {
-    /// Goes on from another position.
+    /// Continues from another position, and forgets what was heard of the log's end.
     pub(super) fn reset(&mut self, position: Position) {
         self.position = position;
         self.stage = Stage::Idle;
@@ -112,18 +109,18 @@ impl Following {
         self.heard.forget();
     }
 
-    /// Whether the end of the log was reached and its growth is told.
+    /// Returns whether the end of the log was reached and a watch delivers new batches.
     pub(super) fn is_live(&self) -> bool {
         matches!(self.stage, Stage::Live { .. })
     }
 
-    /// Whether this node may stand for election. The election's own transaction checks that it has the whole log, so no
-    /// word from a primary is needed.
+    /// Returns whether this node may stand for election. The election's own transaction checks that it has the whole
+    /// log, so no report from a primary is needed.
     pub(super) fn is_candidate(&self) -> bool {
         self.is_live() && self.trust.doubt().is_none()
     }
 
-    /// Whether this node has applied what it lately heard to be the end of the log, and could take over at once.
+    /// Returns whether this node has applied an end of the log that it heard lately, and could take over at once.
     pub(super) fn is_caught_up(&self, now: Monotonic) -> bool {
         self.is_candidate() && self.heard.is_caught_up(now)
     }
@@ -141,7 +138,7 @@ impl Node {
         match self.following.stage {
             Stage::Idle => self.read_log(),
             Stage::Waiting(until) if now >= until => self.read_log(),
-            // Without a primary nothing is written, and reading again costs little.
+            // Without a primary the watch is silent, too, but reading again costs little.
             Stage::Live { heard, .. } if now.since(heard) > SILENCE => self.read_log(),
             Stage::Live { .. } => self.listen(now),
             Stage::Waiting(_) | Stage::End(_) | Stage::Pages { .. } => {}
@@ -149,7 +146,7 @@ impl Node {
         self.rebuild(now);
     }
 
-    /// Reads the end of the log where the primary does not tell it.
+    /// Reads the end of the log if the primary has not reported it lately.
     fn listen(&mut self, now: Monotonic) {
         self.following.heard.applied(self.following.position.applied);
         if self.following.end_call.is_none() && self.following.heard.is_due(now) {
@@ -164,15 +161,15 @@ impl Node {
         };
         let Ok(Response::Txn { results, .. }) = result else { return };
         let Ok(LogEnd { end, .. }) = LogEnd::of(&results) else { return self.read_log() };
-        // What does not fit is looked at more closely.
+        // An end that does not fit the history is examined by a full read.
         if self.misfit(end.as_ref()).is_some() {
             return self.read_log();
         }
-        // It held when it was asked for; the answer may have waited.
+        // It is as old as the request: the answer may have been delayed.
         self.following.heard.read(asked_at, end.as_ref());
     }
 
-    /// The primary has told its durable prefix over the peer connection.
+    /// Handles the durable prefix that the primary reported over the peer connection.
     pub(super) fn primary_told(&mut self, now: Monotonic, boot_id: BootId, word: PrimaryWord) {
         let leads = |leader: &Leader| leader.value.boot_id == boot_id && leader.term == word.term;
         if self.view.leader().is_some_and(leads) {
@@ -180,21 +177,21 @@ impl Node {
         }
     }
 
-    /// Stops following.
+    /// Stops following the log, and ends the watch.
     pub(super) fn unfollow(&mut self) {
         let watch = self.following.watch();
         self.unwatch(watch);
         self.following.stage = Stage::Idle;
     }
 
-    /// Asks for the end of the log and its format, both of one moment.
+    /// Returns a request for the end of the log and its format, both as of one revision.
     fn end_request(&self) -> Request {
         let get = |key| Op::Get(Get::all(KeyRange::key(key)));
         let keys = &self.settings.keys;
         Request::Txn(Txn { success: vec![get(keys.latest()), get(keys.format())], ..Txn::default() })
     }
 
-    /// Reads the log from where this node is.
+    /// Reads the log from the position of this node.
     pub(super) fn read_log(&mut self) {
         self.unfollow();
         let request = self.end_request();
@@ -212,7 +209,7 @@ impl Node {
         self.following.stage = Stage::Pages { call, revision, end };
     }
 
-    /// Why a log with this end is not the one that this master knows.
+    /// Returns why a log with this end is not the one that this master knows; `None` if it fits.
     fn misfit(&self, end: Option<&Latest>) -> Option<String> {
         self.history.and_then(|history| history.misfit(end))
     }
@@ -245,10 +242,10 @@ impl Node {
         let (revision, end) = (*revision, *end);
         let page = match result {
             Ok(Response::Got { page, .. }) => page,
-            // The revision that the pages were pinned to is gone: from the start, at a newer one.
+            // The revision of these pages was compacted: start again at a newer one.
             Err(Failure::Compacted { .. }) => return self.read_log(),
             Ok(_) | Err(_) => {
-                // It may have been too large to arrive in time.
+                // The page may have been too large to arrive before the timeout.
                 self.following.page = Page::default();
                 self.following.stage = Stage::Waiting(now.plus(RETRY));
                 return;
@@ -276,8 +273,7 @@ impl Node {
         }
         self.following.trouble = None;
         self.following.trust.reached_end(self.following.position.term);
-        #[cfg(feature = "planted")]
-        let revision = revision + u64::from(planted::active(Bug::WatchLate));
+        let revision = revision + u64::from(planted!(WatchLate));
         let request = WatchRequest {
             range: self.settings.keys.batches(),
             from_revision: revision + 1,
@@ -288,7 +284,7 @@ impl Node {
         self.listen(now);
     }
 
-    /// Applies a batch that was read or told of. False if following cannot go on from here.
+    /// Applies a batch from a page or a watch. Returns false if following cannot continue from here.
     fn offer(&mut self, now: Monotonic, bytes: &[u8]) -> bool {
         let before = self.following.position.applied;
         match self.following.position.offer(bytes, &self.replica) {
@@ -314,7 +310,7 @@ impl Node {
         let position = self.following.position;
         if let Some(history) = self.history.filter(|history| history.is_missed(before, &position)) {
             let last = history.0.last.0;
-            // What was applied is not what this master has seen: it must not be gone on from.
+            // What was applied is not what this master has seen before: it must not be continued.
             self.start_over();
             self.stuck(
                 now,
@@ -330,8 +326,8 @@ impl Node {
         true
     }
 
-    /// Notes that the log was raised to the format of this batch: its transaction has written the key, too. An election
-    /// with the value that was read before would fail.
+    /// Records that the log was raised to the format of this batch, whose transaction has written the key, too. An
+    /// election that compares with the old value would fail.
     fn note_format(&mut self, batch: &[u8]) {
         let key = LogFormat::of_key(self.following.format.as_deref());
         if let (Ok(LogFormat::Older(known)), Some(format)) = (key, batch::format_of(batch))
@@ -364,7 +360,7 @@ impl Node {
             WatchEvent::Compacted { .. } | WatchEvent::Broken(_) => {
                 let short = matches!(self.following.stage, Stage::Live { since, .. } if now.since(since) < SHORT_WATCH);
                 if short {
-                    // A watch that etcd refuses must not become a loop of reads.
+                    // A watch that etcd refuses must not cause a loop of reads.
                     self.unfollow();
                     self.following.stage = Stage::Waiting(now.plus(RETRY));
                 } else {
@@ -374,7 +370,8 @@ impl Node {
         }
     }
 
-    /// This node can neither follow nor stand. What it cannot read it does not skip; it looks again now and then.
+    /// Records that this node can neither follow nor stand. It does not skip what it cannot read, and tries again each
+    /// second.
     fn stuck(&mut self, now: Monotonic, reason: String) {
         if self.following.trouble.as_ref() != Some(&reason) {
             tracing::error!(%reason, "cannot follow the log");
@@ -385,17 +382,17 @@ impl Node {
     }
 }
 
-/// What the keys say that tell where the log ends and how it is written.
+/// The values of the keys `latest` and `format`.
 struct LogEnd {
     end: Option<Latest>,
     format: Option<Bytes>,
 }
 
 impl LogEnd {
-    /// Reads the answer to [`Node::end_request`]. An error says why this master cannot follow this log.
+    /// Reads the answer to [`Node::end_request`]. The error is why this master cannot follow this log.
     fn of(results: &[OpResult]) -> Result<Self, String> {
         let [OpResult::Got(latest), OpResult::Got(format)] = results else {
-            return Err("etcd answered another question".to_owned());
+            return Err("unexpected answer from etcd".to_owned());
         };
         let format = format.entries.first().map(|entry| entry.value.clone());
         LogFormat::of_key(format.as_deref()).map_err(|refusal| refusal.to_string())?;

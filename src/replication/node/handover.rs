@@ -1,50 +1,54 @@
-//! Handing over on purpose: to a standby that has everything, with nothing for the next primary to wait for.
+//! Planned hand-over: to a standby that has the whole log, with nothing for the next primary to wait for.
 //!
-//! Write most promises to readers down; serve no longer; write the rest down, and then that this primary resigns; wait
-//! until the target has all of it; delete the election key and name the successor in one transaction. Every step has a
-//! deadline, and none does work on the node's task that grows with the number of objects. Before the transaction every
-//! failure goes back to serving.
+//! The steps: write most live leases to the log; stop serving; write the rest, and then `Resign`; wait until the target
+//! has applied all of it; delete the election key and name the successor in one transaction. Every step has a deadline,
+//! and none does work on the node's task that grows with the number of objects. Before the transaction every failure
+//! goes back to serving.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::{CallId, Command, HandedOver, Node, Phase, Purpose, Stage};
+use crate::cluster::role::Role;
 use crate::coordination::types::{Compare, Failure, KeyRange, LeaseId, Op, Request, Response, Txn};
 use crate::engine::types::SequenceId;
-#[cfg(feature = "planted")]
-use crate::planted::{self, Bug};
 use crate::replication::time::Monotonic;
 
-/// How soon a transaction without an answer is sent again.
+/// Delay before a transaction without an answer is sent again.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// A standby that did not report for this long is no target.
+/// A standby whose last report is older is not a target.
 const REPORTED_WITHIN: Duration = Duration::from_secs(2);
 
-/// A standby that is further behind the durable prefix is no target: it would keep clients waiting.
+/// A standby that is more records behind the durable prefix is not a target: it would keep clients waiting.
 const MAX_BEHIND: u64 = 10_000;
 
-/// How long the target has, once the last record is durable, to apply it.
+/// How long the target may take to apply the last record once that is durable.
 const CATCH_UP: Duration = Duration::from_secs(2);
 
-/// Promises are written down before the port closes in so many rounds at most: each leaves only those that were made
-/// while the one before ran.
+/// Upper bound of rounds in which live leases are written before the port closes: each leaves only those that were
+/// granted while the one before ran.
 const WARM_ROUNDS: u32 = 4;
 
-/// A round that writes fewer promises leaves little enough for the time in which the port is closed.
+/// A round that writes fewer live leases leaves few enough for the time in which the port is closed.
 const FEW_PROMISES: usize = 4096;
 
-/// How long the rounds before the port closes may take together.
+/// Time limit of all rounds before the port closes.
 const WARM_BUDGET: Duration = Duration::from_secs(3);
 
-/// How long promises are written down while the port is closed. What is left then is told by a bound in `Resign`: the
-/// successor neither evicts nor removes until the last promise has ended (R6).
+/// Time limit of writing live leases while the port is closed. The rest is covered by a bound in `Resign`: the
+/// successor neither evicts nor removes until the last of these leases has ended (R6).
 const COLD_BUDGET: Duration = Duration::from_millis(40);
 
-/// Which hand-over.
+/// Identifies a request for a hand-over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HandoverId(pub u64);
+
+/// Identifies a request to write live leases to the log. A hand-over that is given up leaves its request on another
+/// thread, whose answer must not be taken for that of the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FlushId(pub u64);
 
 /// Why there was no hand-over.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,21 +56,21 @@ pub enum HandoverError {
     /// This master does not lead.
     #[error("this master is not the primary")]
     NotPrimary,
-    /// One is under way.
+    /// Another hand-over is under way.
     #[error("another hand-over is under way")]
     Busy,
-    /// It leads already.
+    /// The named target is the primary already.
     #[error("{0} is the primary already")]
     AlreadyPrimary(String),
-    /// No standby could take over.
+    /// No standby can take over.
     #[error("no standby is connected, reported within two seconds and is close enough to the end of the log")]
     NoTarget,
-    /// The standby that was named could not take over.
+    /// The named standby cannot take over.
     #[error(
         "{0} is not a connected standby that reported within two seconds and is close to the end of the log"
     )]
     BadTarget(String),
-    /// It was tried and given up; the old primary goes on.
+    /// The hand-over was tried and given up; this primary continues.
     #[error("{0}; the primary goes on")]
     Failed(String),
     /// The primary lost its role meanwhile.
@@ -74,53 +78,56 @@ pub enum HandoverError {
     Deposed(String),
 }
 
-/// A hand-over under way.
+/// State of a hand-over under way.
 #[derive(Debug)]
 pub(super) struct Handover {
-    /// Which request; `None` if the process is to end.
+    /// The request; `None` if the hand-over is because the process is to end.
     id: Option<HandoverId>,
-    /// The standby that is to lead; `None` if there is none and the process ends all the same.
+    /// The standby that is to lead; `None` if there is none and the process ends nevertheless.
     to: Option<String>,
     step: Step,
+    /// The last request to write live leases.
+    flush: FlushId,
     deadline: Monotonic,
     closed_at: Option<Monotonic>,
 }
 
 #[derive(Debug)]
 enum Step {
-    /// A lease for the name of the successor was asked for.
+    /// A lease for the name of the successor was requested.
     Granting(CallId),
-    /// Promises are being written down while clients are still served.
+    /// Live leases are being written to the log while clients are still served.
     Flushing { lease: LeaseId, round: u32, until: Monotonic },
-    /// Clients are being sent away.
+    /// The port and the connections of clients are being closed.
     Closing { lease: LeaseId },
-    /// The promises that are left are being written down.
+    /// The remaining live leases are being written to the log.
     FlushingRest { lease: LeaseId },
-    /// The last record is being written, and the target applies it.
+    /// `Resign` is being written, and the target applies it.
     Resigning { lease: LeaseId, resign: SequenceId, target_until: Option<Monotonic> },
     /// The election key is being deleted.
     Deleting { txn: Txn, call: Option<CallId>, retry_at: Monotonic, until: Monotonic },
 }
 
 impl Handover {
-    /// Whether the last record of the term is written.
+    /// Returns whether only the hand-over itself may write records: clients are gone, and `Resign` is to be the last
+    /// record.
     pub(super) fn is_resigned(&self) -> bool {
         matches!(self.step, Step::FlushingRest { .. } | Step::Resigning { .. } | Step::Deleting { .. })
     }
 
-    /// Whether the election key is being deleted.
+    /// Returns whether the election key is being deleted.
     pub(super) fn is_deleting(&self) -> bool {
         matches!(self.step, Step::Deleting { .. })
     }
 
-    /// Whether clients are being sent away.
+    /// Returns whether the port and the connections of clients are being closed.
     pub(super) fn is_closing(&self) -> bool {
         matches!(self.step, Step::Closing { .. })
     }
 }
 
 impl Node {
-    /// An administrator or the operator wants another primary.
+    /// Begins a hand-over that an administrator or the operator requested.
     pub(super) fn switchover(&mut self, now: Monotonic, id: HandoverId, to: Option<String>) {
         match self.choose_target(now, to) {
             Ok(target) => self.begin_handover(now, Some(id), Some(target)),
@@ -128,14 +135,14 @@ impl Node {
         }
     }
 
-    /// The process is to end.
+    /// Prepares for the end of the process: hands over if this node serves.
     pub(super) fn stop(&mut self, now: Monotonic) {
         if self.stopping {
             return;
         }
         self.stopping = true;
         match &self.phase {
-            // One that is under way goes on; if it is given up, this node leaves.
+            // A hand-over under way continues; if it is given up, this node leaves.
             Phase::Leading(reign) if reign.handover.is_some() => {}
             Phase::Leading(reign) if reign.stage == Stage::Serving => {
                 let target = self.choose_target(now, None).ok();
@@ -143,7 +150,13 @@ impl Node {
             }
             Phase::Leading(_) => self.leave(now, "stopping".to_owned()),
             Phase::Leaving(_) | Phase::Stopped => {}
-            Phase::Standby | Phase::Campaigning(_) => self.stopped(now),
+            // The transaction that creates the election key may be under way: under a revoked lease it has no effect, and
+            // a key that it has created goes at once.
+            Phase::Campaigning(_) => {
+                self.stand_back(now);
+                self.stopped(now);
+            }
+            Phase::Standby => self.stopped(now),
         }
     }
 
@@ -165,25 +178,22 @@ impl Node {
         }
     }
 
-    /// Whether a standby can take over: a connected peer that reported lately, is not far behind this primary's own
-    /// durable prefix, and that nothing bars.
+    /// Returns whether a standby can take over: it is a connected peer that reported lately, is not far behind this
+    /// primary's own durable prefix, and does not doubt its state.
     fn is_target(&self, now: Monotonic, name: &str) -> bool {
-        let (Some(member), Some(told)) = (self.view.members().get(name), self.peers.get(name)) else {
+        let (Some(member), Some(told)) = (self.view.member(name), self.peers.get(name)) else {
             return false;
         };
-        #[cfg(feature = "planted")]
-        if planted::active(Bug::StaleTarget) {
-            return member.role == "standby";
-        }
+        planted!(StaleTarget => return member.role == Role::Standby);
         let durable = self.replica.gate.durable().0;
         member.boot_id == told.boot_id
-            && member.role == "standby"
+            && member.role == Role::Standby
             && !member.in_doubt
             && now.since(told.at) <= REPORTED_WITHIN
             && durable.saturating_sub(told.applied.0) <= MAX_BEHIND
     }
 
-    /// The standby that is furthest; of several the first by name.
+    /// Returns the target that has applied most; of several the first by name.
     fn best_target(&self, now: Monotonic) -> Option<String> {
         let fitting = self.peers.iter().filter(|(name, _)| self.is_target(now, name));
         let best = fitting.max_by(|one, other| (one.1.applied, other.0).cmp(&(other.1.applied, one.0)));
@@ -192,16 +202,17 @@ impl Node {
 
     fn begin_handover(&mut self, now: Monotonic, id: Option<HandoverId>, to: Option<String>) {
         tracing::info!(to = to.as_deref().unwrap_or("no standby"), "handing over");
-        // The name of the successor outlives every step of the hand-over; the successor deletes it when it serves.
+        // The name of the successor has to outlive every step of the hand-over; the successor deletes it when it
+        // serves.
         let longest = self.settings.handover_timeout + CATCH_UP + 2 * self.settings.call_timeout;
         let ttl_seconds = i64::try_from(longest.as_secs() + 1).unwrap_or(i64::MAX);
-        #[cfg(feature = "planted")]
-        let ttl_seconds = if planted::active(Bug::SuccessorExpired) { 1 } else { ttl_seconds };
+        let ttl_seconds = if planted!(SuccessorExpired) { 1 } else { ttl_seconds };
         let call = self.call(Purpose::HandoverLease, Request::LeaseGrant { ttl_seconds });
         let deadline = now.plus(self.settings.handover_timeout);
         if let Phase::Leading(reign) = &mut self.phase {
             let step = Step::Granting(call);
-            reign.handover = Some(Handover { id, to, step, deadline, closed_at: None });
+            let flush = FlushId::default();
+            reign.handover = Some(Handover { id, to, step, flush, deadline, closed_at: None });
         }
     }
 
@@ -222,25 +233,35 @@ impl Node {
         if !matches!(handover.step, Step::Granting(call) if call == answer) {
             return;
         }
-        let Ok(Response::LeaseGranted { lease, .. }) = result else {
-            return self.abort_handover(now, "etcd did not answer");
+        let lease = match result {
+            Ok(Response::LeaseGranted { lease, .. }) => lease,
+            Err(Failure::Refused(why)) => {
+                let reason = format!("etcd refused a lease for the name of the successor: {why}");
+                return self.abort_handover(now, &reason);
+            }
+            Ok(_) | Err(_) => return self.abort_handover(now, "etcd did not answer"),
         };
-        // Most promises are written down while reads are still answered.
+        // Most live leases are written while reads are still answered.
         handover.step = Step::Flushing { lease, round: 1, until: now.plus(WARM_BUDGET) };
         self.flush(WARM_BUDGET);
     }
 
     fn flush(&mut self, budget: Duration) {
-        let Phase::Leading(reign) = &self.phase else { return };
-        let (replica, clock) = (std::sync::Arc::clone(&self.replica), reign.clock);
-        self.commands.push(Command::FlushLeases { replica, clock, budget });
+        let Phase::Leading(reign) = &mut self.phase else { return };
+        let Some(handover) = &mut reign.handover else { return };
+        self.last_flush.0 += 1;
+        handover.flush = self.last_flush;
+        let (flush, replica, clock) = (handover.flush, std::sync::Arc::clone(&self.replica), reign.clock);
+        self.commands.push(Command::FlushLeases { flush, replica, clock, budget });
     }
 
-    /// Promises were written down.
-    pub(super) fn leases_flushed(&mut self, now: Monotonic, written: usize, complete: bool) {
+    /// Continues after live leases were written to the log.
+    pub(super) fn leases_flushed(&mut self, now: Monotonic, flush: FlushId, written: usize, complete: bool) {
         let Phase::Leading(reign) = &mut self.phase else { return };
         let at = reign.clock.at(now);
-        let Some(handover) = &mut reign.handover else { return };
+        let Some(handover) = reign.handover.as_mut().filter(|handover| handover.flush == flush) else {
+            return;
+        };
         match handover.step {
             Step::Flushing { lease, round, until } => {
                 if written > FEW_PROMISES && round < WARM_ROUNDS && now < until && complete {
@@ -261,7 +282,7 @@ impl Node {
         }
     }
 
-    /// Clients are gone, and no promise is made any more.
+    /// Continues after the port was closed. If `quiet`, no client's call is left that could grant a lease.
     pub(super) fn closed_for_handover(&mut self, now: Monotonic, quiet: bool) {
         if !quiet {
             return self.abort_handover(now, "a client's call is still changing the state");
@@ -278,18 +299,16 @@ impl Node {
         let late = now >= handover.deadline;
         match &mut handover.step {
             Step::Granting(_) | Step::Flushing { .. } if late => self.abort_handover(now, "it took too long"),
-            // Clients do not go, or the promises cannot be written: another master takes over as
-            // after a crash.
+            // Clients' calls do not end, or the leases cannot be written: another master takes over as after a crash.
             Step::Closing { .. } | Step::FlushingRest { .. } if late => {
                 self.leave(now, "closing the port for a hand-over took too long".to_owned());
             }
             Step::Granting(_) | Step::Flushing { .. } | Step::Closing { .. } | Step::FlushingRest { .. } => {}
             Step::Resigning { .. } => self.await_target(now),
-            #[cfg(feature = "planted")]
-            Step::Deleting { .. } if planted::active(Bug::SuccessorExpired) => self.delete_election(now),
+            Step::Deleting { .. } if planted!(SuccessorExpired) => self.delete_election(now),
             Step::Deleting { until, .. } if now >= *until => {
-                // It may have been done, so this primary must not go back to serving. Its own lease is revoked, and
-                // everything it wrote is durable.
+                // The deletion may have been carried out, so this primary must not go back to serving. Its own lease is
+                // revoked, and everything it wrote is durable.
                 self.leave(now, "etcd did not answer the last step of a hand-over".to_owned());
             }
             Step::Deleting { .. } => self.delete_election(now),
@@ -316,7 +335,7 @@ impl Node {
             Some(name) if has_all(&name) => self.begin_deleting(now, lease, Some(name)),
             Some(name) if now < until && self.peers.contains_key(&name) => {}
             Some(name) => {
-                // The target is slow or gone. Another standby may have everything.
+                // The target is slow or gone. Another standby may have the whole log.
                 let other = self.best_target(now).filter(has_all);
                 match (other, self.stopping) {
                     (Some(other), _) => {
@@ -327,7 +346,7 @@ impl Node {
                         );
                         self.begin_deleting(now, lease, Some(other));
                     }
-                    // Everything is durable: whichever standby is first takes over.
+                    // Everything is durable: the first standby to win the election takes over.
                     (None, true) => self.begin_deleting(now, lease, None),
                     (None, false) => self.abort_handover(now, "the target did not catch up in time"),
                 }
@@ -345,7 +364,7 @@ impl Node {
             success.push(Op::Put { key: keys.switchover(), value: Bytes::from(name.clone()), lease });
         }
         let mut compare = vec![Compare::CreateRevision { key: keys.election(), equals: reign.term.0 }];
-        // One that arrives late, after another record was written, has no effect.
+        // A transaction that arrives late, after another record was written, has no effect.
         if let Some(latest) = reign.writer.end().latest.clone() {
             compare.push(Compare::Value { key: keys.latest(), equals: latest });
         }
@@ -379,15 +398,15 @@ impl Node {
         }
         *call = None;
         match result {
-            // If the comparison failed, an attempt without an answer had succeeded, or the lease ran out: this node
-            // does not lead either way, and everything it wrote is durable.
+            // If the compare failed, an attempt without an answer had succeeded, or the lease ran out: this node does
+            // not lead either way, and everything it wrote is durable.
             Ok(Response::Txn { .. }) => self.finish_handover(now),
-            #[cfg(feature = "planted")]
-            Err(Failure::LeaseNotFound) if planted::active(Bug::SuccessorExpired) => {
+            Err(Failure::LeaseNotFound) if planted!(SuccessorExpired) => {
                 *retry_at = now.plus(RETRY);
             }
             Err(Failure::LeaseNotFound) => {
-                // An answer: nothing was done, because the lease of the successor's name has ended. It goes without.
+                // This is an answer: the transaction was not carried out, because the lease of the successor's name has
+                // ended. Send it without the name.
                 txn.success.retain(|op| !matches!(op, Op::Put { .. }));
                 *retry_at = now;
             }
@@ -395,7 +414,7 @@ impl Node {
         }
     }
 
-    /// The election key is gone as it should be: another one may lead.
+    /// Ends a hand-over after the election key was deleted: another master may lead.
     pub(super) fn finish_handover(&mut self, now: Monotonic) {
         let Phase::Leading(reign) = &mut self.phase else { return };
         if let Some(Handover { id: Some(id), to: Some(to), closed_at, .. }) = reign.handover.take() {
@@ -405,7 +424,7 @@ impl Node {
         self.leave(now, "handed over".to_owned());
     }
 
-    /// Back to serving, unless the process is to end.
+    /// Gives up a hand-over and goes back to serving, or leaves if the process is to end.
     fn abort_handover(&mut self, now: Monotonic, reason: &str) {
         let Phase::Leading(reign) = &mut self.phase else { return };
         let Some(handover) = reign.handover.take() else { return };
@@ -421,20 +440,17 @@ impl Node {
             Step::Granting(_) | Step::Flushing { .. } => {}
             Step::Closing { .. } | Step::FlushingRest { .. } => self.open(),
             Step::Resigning { .. } | Step::Deleting { .. } => {
-                // A successor takes a `Resign` that is the last record at its word: another one has to be durable
-                // before a read is answered.
+                // While `Resign` is the last record, a successor relies on it and does not hold: another record has to
+                // be durable before a read is answered (R6).
                 let at = reign.clock.at(now);
                 let record = self.replica.engine.sequencer(at).commit_digest();
                 reign.stage = Stage::Beginning(record);
-                #[cfg(feature = "planted")]
-                if planted::active(Bug::AbortWithoutRecord) {
-                    self.open();
-                }
+                planted!(AbortWithoutRecord => self.open());
             }
         }
     }
 
-    /// Says that a hand-over came to nothing because this node was deposed.
+    /// Reports a hand-over as failed because this node was deposed.
     pub(super) fn fail_handover(&mut self, reason: &str) {
         let Phase::Leading(reign) = &mut self.phase else { return };
         if let Some(Handover { id: Some(id), .. }) = reign.handover.take() {

@@ -1,30 +1,30 @@
-//! The heard end of the log: how far the primary's durable prefix is, as far as this master was told, and whether this
-//! master keeps up with it. A watch alone does not say: a standby that applies slowly, or whose watch has stalled, does
-//! not know what it has not seen.
+//! The heard end of the log: the newest durable prefix that this master was told by the primary or read from etcd, and
+//! whether this master keeps up with it. A watch alone does not show that: a standby that applies slowly, or whose
+//! watch has stalled, does not know which records it has not seen.
 
 use std::time::Duration;
 
+use crate::cluster::log_end::{Latest, LogId};
 use crate::engine::types::{SequenceId, Term};
-use crate::replication::batch::{Latest, LogId};
 use crate::replication::time::Monotonic;
 
-/// A heard end that is older says nothing any more.
+/// A heard end that is older than this is ignored.
 const FRESH: Duration = Duration::from_secs(3);
 
-/// A standby that was told nothing for this long reads the end of the log itself.
+/// A standby that has heard nothing for this long reads the end of the log itself.
 const READ_AFTER: Duration = Duration::from_secs(1);
 
-/// How far the log goes, as far as this master was told.
+/// The newest end of the log that this master has heard of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct End {
-    /// `None`: there is no log.
+    /// `None` if there is no log.
     log: Option<LogId>,
     term: Term,
     last: SequenceId,
     at: Monotonic,
 }
 
-/// What a primary says of its log.
+/// What a primary reports about its log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PrimaryWord {
     pub log: LogId,
@@ -34,18 +34,18 @@ pub(super) struct PrimaryWord {
     pub sent_ms: u64,
 }
 
-/// How long the words of a primary are on their way, measured against the quickest: a standby that is short of processor
-/// time finds old words in its queues, and must not take them for new ones.
+/// Estimates how long a primary's reports were in transit, compared with the quickest one: a standby that is short of
+/// processor time finds old reports in its queues, and must not take them for new ones.
 #[derive(Debug, Default)]
 struct Transit {
     term: Term,
-    /// The least difference between the two clocks at arrival, in microseconds, and when it was measured. It may grow by a
-    /// thousandth, so that clocks of slightly different speed do no harm.
+    /// The least difference between the two clocks at arrival, in microseconds, and when it was measured. It may grow
+    /// by a thousandth of the time, so that clocks of slightly different speed do no harm.
     quickest: Option<(i64, Monotonic)>,
 }
 
 impl Transit {
-    /// When a word was said that arrives now, by this master's clock; not before it really was.
+    /// Returns when a report that arrives now was sent, by this master's clock; never earlier than it really was.
     fn said_at(&mut self, now: Monotonic, term: Term, sent_ms: u64) -> Monotonic {
         let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let difference = signed(now.0).saturating_sub(signed(sent_ms.saturating_mul(1000)));
@@ -60,20 +60,20 @@ impl Transit {
     }
 }
 
-/// The heard end, and when an end that was heard had been applied.
+/// The heard end, and when an end that this master has applied was heard.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     end: Option<End>,
     transit: Transit,
     /// An end whose records are still to be applied, and when it was heard.
     pending: Option<(SequenceId, Monotonic)>,
-    /// When the newest end was heard that has been applied since.
+    /// When the newest end that has been applied by now was heard.
     confirmed: Option<Monotonic>,
 }
 
 impl Heard {
-    /// The primary of a term has told its durable prefix. What an older term tells is ignored, and what another log told
-    /// is forgotten.
+    /// Records the durable prefix that the primary of a term reported. A report of an older term is ignored, and the
+    /// end of another log is forgotten.
     pub(super) fn told(&mut self, now: Monotonic, word: &PrimaryWord) {
         let PrimaryWord { log, term, durable, sent_ms } = *word;
         let same = self.end.filter(|end| end.log == Some(log));
@@ -86,7 +86,7 @@ impl Heard {
         }
     }
 
-    /// A linearizable read has given the end of the log.
+    /// Records the end of the log that a linearizable read returned.
     pub(super) fn read(&mut self, now: Monotonic, end: Option<&Latest>) {
         match end {
             Some(end) => self.put(now, Some(end.log), end.term, end.last),
@@ -107,7 +107,7 @@ impl Heard {
         self.pending.get_or_insert((end.last, now));
     }
 
-    /// This master has applied the log up to `applied`.
+    /// Records that this master has applied the log up to `applied`.
     pub(super) fn applied(&mut self, applied: SequenceId) {
         let Some(end) = self.end else { return };
         if end.last <= applied {
@@ -121,23 +121,23 @@ impl Heard {
         }
     }
 
-    /// Whether an end that was heard lately has been applied.
+    /// Returns whether an end that was heard lately has been applied.
     pub(super) fn is_caught_up(&self, now: Monotonic) -> bool {
         self.confirmed.is_some_and(|at| now.since(at) < FRESH)
     }
 
-    /// How many records this master is behind; `None` if that is unknown.
+    /// Returns how many records this master is behind; `None` if that is unknown.
     pub(super) fn lag(&self, now: Monotonic, log: Option<LogId>, applied: SequenceId) -> Option<u64> {
         let end = self.end.filter(|end| now.since(end.at) < FRESH)?;
         (end.log == log || log.is_none()).then(|| end.last.0.saturating_sub(applied.0))
     }
 
-    /// The durable prefix that was heard.
+    /// Returns the newest durable prefix that was heard.
     pub(super) fn last(&self) -> SequenceId {
         self.end.map_or(SequenceId(0), |end| end.last)
     }
 
-    /// Whether the end has to be read because it was not told.
+    /// Returns whether the end has to be read because no report came lately.
     pub(super) fn is_due(&self, now: Monotonic) -> bool {
         self.end.is_none_or(|end| now.since(end.at) >= READ_AFTER)
     }
@@ -165,13 +165,13 @@ mod tests {
     #[test]
     fn words_that_waited_on_their_way_are_as_old_as_they_are() {
         let mut heard = Heard::default();
-        // The primary's clock began elsewhere.
+        // The primary's clock has another starting point.
         for step in 0..10 {
             heard.told(at(step * 100), &word(7_000_000 + step * 100, LOG, Term(1), SequenceId(step)));
             heard.applied(SequenceId(step));
         }
         assert!(heard.is_caught_up(at(1_000)));
-        // From here on each word waits for four seconds.
+        // From here on each report is delayed by four seconds.
         for step in 10..60 {
             let sent = 7_000_000 + step * 100;
             heard.told(at(step * 100 + 4_000), &word(sent, LOG, Term(1), SequenceId(step)));

@@ -1,81 +1,36 @@
-//! What a node is told, and what it wants to be done: all that whoever drives one has to know.
+//! The interface of a node: its inputs, its commands and its settings. A driver of a node needs no more.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::handover::{HandoverError, HandoverId};
-use super::member::Addresses;
+use super::handover::{FlushId, HandoverError, HandoverId};
+use crate::cluster::keys::Keys;
+use crate::cluster::log_end::History;
+use crate::cluster::log_end::LogId;
+use crate::cluster::member::Addresses;
+use crate::cluster::member::BootId;
 use crate::coordination::types::{Failure, LeaseId, Request, Response, WatchEvent, WatchRequest};
 use crate::engine::rules::Rules;
 use crate::engine::types::{LogTime, SequenceId, Term};
-use crate::replication::batch::LogId;
-use crate::replication::history::History;
-use crate::replication::keys::Keys;
+use crate::replication::call_ids::{CallId, WatchId};
 use crate::replication::replica::Replica;
 use crate::replication::time::{LogClock, Monotonic};
 
-/// The number of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CallId(pub u64);
-
-/// The number of a watch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct WatchId(pub u64);
-
-/// What a process is: a name may come back in another process, a boot id never does. Others see it as text, because
-/// not every reader of JSON takes numbers of 64 bits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub struct BootId(pub u64);
-
-impl std::fmt::Display for BootId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
-
-impl From<BootId> for String {
-    fn from(id: BootId) -> Self {
-        id.to_string()
-    }
-}
-
-impl TryFrom<String> for BootId {
-    type Error = std::num::ParseIntError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        u64::from_str_radix(&text, 16).map(Self)
-    }
-}
-
-/// What happens to a node.
+/// An event that a node handles.
 #[derive(Debug)]
 pub enum Input {
     /// Time has passed. Due every [`TICK`].
     Tick,
     /// The clocks of this machine drifted apart: it may have been suspended or stopped for longer than its own clock
-    /// tells.
-    ClockJumped {
-        /// By how much.
-        drift: Duration,
-    },
-    /// A call was answered, or will not be.
-    Answer {
-        /// The call.
-        call: CallId,
-        /// The answer.
-        result: Result<Response, Failure>,
-    },
-    /// A watch told something.
-    Watch {
-        /// The watch.
-        watch: WatchId,
-        /// What it told.
-        event: WatchEvent,
-    },
+    /// shows.
+    ClockJumped { drift: Duration },
+    /// A call was answered, or never will be.
+    Answer { call: CallId, result: Result<Response, Failure> },
+    /// A watch delivered an event.
+    Watch { watch: WatchId, event: WatchEvent },
     /// Records wait to be written.
     Queued,
-    /// Clients are served.
+    /// The port is open, and clients are served.
     Opened,
     /// The port could not be opened.
     OpenFailed(String),
@@ -86,85 +41,68 @@ pub enum Input {
     },
     /// [`Command::FlushLeases`] has ended.
     LeasesFlushed {
-        /// How many promises to readers were written down.
+        /// That of the command.
+        flush: FlushId,
+        /// How many live leases were written to the log.
         written: usize,
-        /// Every promise is written down; else the budget ended first.
+        /// Whether all live leases were written; else the budget ended first.
         complete: bool,
     },
     /// The process that leads is dead: an open connection to it broke, and its port refuses.
     PeerDead {
-        /// The process.
         boot_id: BootId,
         /// The lease that it led with.
         lease: LeaseId,
     },
-    /// A standby says how far it is.
+    /// A standby reports how far it is.
     PeerReport {
-        /// Its name.
         name: String,
-        /// Its process.
         boot_id: BootId,
         /// The last record that it applied.
         applied: SequenceId,
     },
     /// The last connection of a standby's process to this master's peer port has ended.
-    PeerGone {
-        /// Its name.
-        name: String,
-        /// Its process.
-        boot_id: BootId,
-    },
-    /// A witness that holds a pidfd of this process says that it has ended (R6).
-    ProcessEnded {
-        /// The process.
-        boot_id: BootId,
-    },
-    /// The primary says over the peer connection how far its log is durable.
+    PeerGone { name: String, boot_id: BootId },
+    /// A witness that holds a pidfd of this process reports that it has ended (R6).
+    ProcessEnded { boot_id: BootId },
+    /// The primary reports over the peer connection how far its log is durable.
     PrimaryTold {
-        /// Its process.
         boot_id: BootId,
         /// The term that it leads in.
         term: Term,
-        /// Its log.
         log: LogId,
-        /// Its durable prefix.
         durable: SequenceId,
-        /// When it said so, in milliseconds on its own clock.
+        /// When the report was sent, in milliseconds on the primary's clock.
         sent_ms: u64,
     },
-    /// An administrator or the operator asks for another primary.
+    /// An administrator or the operator requests another primary.
     Switchover {
-        /// Named again in the answer.
+        /// Repeated in [`Command::HandedOver`].
         id: HandoverId,
-        /// Who is to lead; anybody if `None`.
+        /// Name of the standby that is to lead; `None` lets this primary choose.
         to: Option<String>,
     },
     /// The process is to end: hand over if possible.
     Stop,
 }
 
-/// What a node wants to be done.
+/// An action that a node wants carried out.
 #[derive(Debug)]
 pub enum Command {
-    /// Ask etcd.
+    /// Send a request to etcd.
     Call {
-        /// Named again in the answer.
+        /// Repeated in [`Input::Answer`].
         call: CallId,
-        /// What is asked.
         request: Request,
-        /// When to give up waiting.
+        /// How long to wait for the answer.
         timeout: Duration,
     },
-    /// Watch keys in etcd.
     Watch {
-        /// Named again in events.
+        /// Repeated in [`Input::Watch`].
         watch: WatchId,
-        /// What is watched.
         request: WatchRequest,
     },
-    /// Watch no longer.
     Unwatch {
-        /// The watch.
         watch: WatchId,
     },
     /// Serve clients. Answered by [`Input::Opened`] or [`Input::OpenFailed`].
@@ -173,37 +111,35 @@ pub enum Command {
         replica: Arc<Replica>,
         /// Log time from now on.
         clock: LogClock,
-        /// The term.
         term: Term,
     },
-    /// Serve no longer: close listeners and connections. Answered by [`Input::Closed`].
+    /// Stop serving: close listeners and connections. Answered by [`Input::Closed`].
     Close,
-    /// Write promises to readers down, on another thread than the node's: the work grows with the number of promises.
+    /// Write live leases to the log, on another thread than the node's: the work grows with the number of leases.
     /// Answered by [`Input::LeasesFlushed`].
     FlushLeases {
-        /// The state that owes them.
+        /// Repeated in [`Input::LeasesFlushed`].
+        flush: FlushId,
+        /// The state that granted them.
         replica: Arc<Replica>,
-        /// Log time.
         clock: LogClock,
         /// How long it may take.
         budget: Duration,
     },
-    /// Drop a state that was thrown away, on another thread than the node's: the work grows with the number of objects.
+    /// Drop a discarded state, on another thread than the node's: the work grows with the number of objects.
     Discard(Arc<Replica>),
-    /// Keep a connection to the process that leads.
+    /// Keep a connection to the process that leads; `None` if there is none, or it is this process.
     FollowPeer(Option<Peer>),
     /// A hand-over has ended.
     HandedOver {
-        /// Which.
         id: HandoverId,
-        /// How.
         result: Result<HandedOver, HandoverError>,
     },
-    /// Everything is in order for the process to end.
+    /// The process may end.
     Stopped,
 }
 
-/// A hand-over that succeeded.
+/// Report of a hand-over that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandedOver {
     /// The successor.
@@ -212,50 +148,43 @@ pub struct HandedOver {
     pub closed_at: Monotonic,
 }
 
-/// The process that leads.
+/// The process that leads, as a standby connects to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its peer address.
     pub address: String,
-    /// The process.
     pub boot_id: BootId,
     /// The lease that it leads with.
     pub lease: LeaseId,
 }
 
-/// How often a node wants to be told that time has passed.
+/// Interval at which a node receives [`Input::Tick`].
 pub const TICK: Duration = Duration::from_millis(20);
 
-/// What a node is told at its start.
+/// The settings of a node, fixed at its start.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The name of this member.
     pub name: String,
-    /// This process.
     pub boot_id: BootId,
-    /// Names of keys.
     pub keys: Keys,
-    /// Where this member is reached.
+    /// Where other processes reach this member.
     pub addresses: Addresses,
-    /// What version of the program it is.
     pub version: String,
-    /// The leader's lease.
+    /// Time to live of the leader lease.
     pub leader_ttl: Duration,
-    /// How often it is kept alive.
+    /// Interval of keep-alives of the leader lease.
     pub keep_alive: Duration,
-    /// How long a call to etcd may take.
+    /// Timeout of a call to etcd.
     pub call_timeout: Duration,
-    /// How long a hand-over may take.
+    /// Time limit of a hand-over.
     pub handover_timeout: Duration,
-    /// What the operator of the store set.
     pub rules: Rules,
-    /// Bytes of records that may wait to be written.
+    /// Capacity of the queue of records, in bytes.
     pub queue_bytes: usize,
     /// The wall clock at the start: where log time begins in a log that is empty.
     pub wall: LogTime,
-    /// Where chance starts from.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// What an earlier process of this member knew of the log, from its data directory.
+    /// History of the log as an earlier process of this member left it in its data directory.
     pub history: Option<History>,
     /// For how long all live members have to read a newer format before the log is raised to it.
     pub raise_after: Duration,

@@ -1,32 +1,30 @@
-//! Leading no longer: whoever served is sent away first, and the state is kept only if all of it is known to be
-//! durable.
+//! Ceasing to lead: first the port is closed and clients are disconnected; then the state is kept only if all of it is
+//! known to be durable.
 
 use std::time::Duration;
 
 use super::{Command, Node, Phase, Purpose, Reign, Stage};
 use crate::coordination::types::Request;
-#[cfg(feature = "planted")]
-use crate::planted::{self, Bug};
 use crate::replication::follower::Position;
 use crate::replication::time::Monotonic;
 
-/// How long a node that led waits before it stands again, at most.
+/// Longest back-off before a node that led stands for election again.
 const BACKOFF_MS: u64 = 300;
 
-/// A primary that leads no longer.
+/// A former primary whose port is being closed.
 #[derive(Debug)]
 pub(super) struct Leaving {
     reign: Box<Reign>,
 }
 
 impl Node {
-    /// This node leads no longer.
+    /// Ceases to lead: closes the gate, seals the engine, revokes the lease and closes the port.
     pub(super) fn leave(&mut self, now: Monotonic, reason: String) {
         if !matches!(self.phase, Phase::Leading(_)) {
             return;
         }
-        // First of all: nothing more is said, and nothing more is changed. A search or a flush that outlives the term
-        // finds an engine that refuses to commit.
+        // First of all: no more answers and no more changes. A search or a flush that outlives the term finds an engine
+        // that refuses to commit.
         self.close_gate();
         self.seal();
         tracing::warn!(%reason, "no longer primary");
@@ -42,30 +40,25 @@ impl Node {
         match stage {
             Stage::Beginning(_) => self.left(now, true),
             Stage::Closed if !closing => self.left(now, true),
+            // A hand-over has sent `Close` already; its `Closed` will come.
             Stage::Closed => {}
             Stage::Opening | Stage::Publishing { .. } | Stage::Serving => self.commands.push(Command::Close),
         }
     }
 
-    /// From here on nothing is changed.
+    /// Makes the engine refuse every further change.
     fn seal(&self) {
-        #[cfg(feature = "planted")]
-        if planted::active(Bug::QuietLie) {
-            return;
-        }
+        planted!(QuietLie => return);
         self.replica.engine.seal();
     }
 
-    /// From here on nothing is said.
+    /// Forbids every further answer from this state.
     pub(super) fn close_gate(&self) {
-        #[cfg(feature = "planted")]
-        if planted::active(Bug::KeepGateOpen) {
-            return;
-        }
+        planted!(KeepGateOpen => return);
         self.replica.gate.close();
     }
 
-    /// Clients are no longer served.
+    /// Handles that the port is closed and clients are no longer served.
     pub(super) fn closed(&mut self, now: Monotonic, quiet: bool) {
         match &self.phase {
             Phase::Leading(_) => self.closed_for_handover(now, quiet),
@@ -80,15 +73,14 @@ impl Node {
         };
         let settled = quiet && !reign.writer.is_busy() && self.replica.queue.is_empty();
         let settled = settled && self.replica.is_settled();
-        // A primary that was told by standbys that its state is wrong builds it anew.
+        // A primary whose state two standbys found to be wrong rebuilds it.
         let settled = settled && self.following.trust.doubt().is_none();
-        #[cfg(feature = "planted")]
-        let settled = settled || planted::active(Bug::KeepTail);
+        let settled = settled || planted!(KeepTail);
         if settled {
             self.following.reset(Position::behind(reign.writer.end(), reign.term));
         } else {
             #[cfg(feature = "planted")]
-            let kept = planted::active(Bug::KeepQueue).then(|| self.replica.queue.take()).flatten();
+            let kept = planted!(KeepQueue).then(|| self.replica.queue.take()).flatten();
             // A record that was applied may not be in the log: no client may see this state (INV-3).
             self.replica.queue.clear();
             self.start_over();
@@ -105,7 +97,7 @@ impl Node {
         }
     }
 
-    /// The process may end. Its keys go with it.
+    /// Ends the node: the process may end. Revokes the lease of the member key, so that it is removed at once.
     pub(super) fn stopped(&mut self, _now: Monotonic) {
         self.unfollow();
         if let Some(lease) = self.member.lease() {

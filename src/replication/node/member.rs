@@ -1,90 +1,21 @@
-//! What this member says of itself in etcd, under a lease of its own: it goes when the process does.
+//! The member key of this process in etcd. It has a lease of its own, so it disappears with the process.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 
-use super::trust::DigestAt;
-use super::{BootId, CallId, Node, Phase, Purpose};
+use super::{CallId, Node, Phase, Purpose};
+use crate::cluster::member::{MAX_TROUBLE_CHARS, MemberValue};
+use crate::cluster::role::Role;
 use crate::coordination::types::{Failure, LeaseId, Op, Request, Response, Txn};
 use crate::engine::format::Format;
-use crate::replication::history::History;
 use crate::replication::time::Monotonic;
 
-/// How long a member that is gone is still listed.
+/// Time to live of the member key's lease: for so long a dead member is still listed.
 const TTL_SECONDS: i64 = 10;
 
-/// How often the lease is kept alive, and the key written again if it has changed.
+/// Interval of keep-alives, and of writing the key if its value has changed.
 const INTERVAL: Duration = Duration::from_secs(2);
-
-/// Where a member is reached.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Addresses {
-    /// By Mooncake clients, while it leads.
-    #[serde(rename = "rpc_address")]
-    pub rpc: String,
-    /// By browsers and monitoring.
-    #[serde(rename = "http_address")]
-    pub http: String,
-    /// By other masters.
-    #[serde(rename = "peer_address")]
-    pub peer: String,
-    /// By whoever may change things.
-    #[serde(rename = "admin_address")]
-    pub admin: String,
-}
-
-/// What a member says of itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemberValue {
-    /// Its name.
-    pub name: String,
-    /// Its process.
-    pub boot_id: BootId,
-    /// `primary` or `standby`.
-    pub role: String,
-    /// Where it is reached.
-    #[serde(flatten)]
-    pub addresses: Addresses,
-    /// The last record that it had applied when it wrote this.
-    pub applied: u64,
-    /// Whether it serves, or could take over at once.
-    pub caught_up: bool,
-    /// Records that it is behind; `None` if it does not know.
-    #[serde(default)]
-    pub lag: Option<u64>,
-    /// What it knows to be durable.
-    #[serde(default)]
-    pub history: Option<History>,
-    /// Its state is in doubt, or being built anew because it was.
-    #[serde(default)]
-    pub in_doubt: bool,
-    /// Its state is being built anew.
-    #[serde(default)]
-    pub rebuilding: bool,
-    /// The digest of the primary in the present term that its own, built anew from the log, contradicts.
-    #[serde(default)]
-    pub digest_at: Option<DigestAt>,
-    /// The formats of the log that it can read.
-    pub formats: Vec<u32>,
-    /// The version of the program.
-    pub version: String,
-}
-
-/// What a leader says of itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ElectionValue {
-    /// Its name.
-    pub name: String,
-    /// Its process.
-    pub boot_id: BootId,
-    /// Its lease, in milliseconds.
-    pub lease_ms: u64,
-    /// Where it is reached.
-    #[serde(flatten)]
-    pub addresses: Addresses,
-}
 
 /// The member key of this process.
 #[derive(Debug, Default)]
@@ -93,19 +24,18 @@ pub(super) struct Member {
     call: Option<CallId>,
     keep_alive: Option<CallId>,
     next: Monotonic,
-    /// What was last written.
     written: Option<MemberValue>,
     writing: Option<MemberValue>,
 }
 
 impl Member {
-    /// The key may be gone, or say what it said long ago: it is written anew.
+    /// Forces the key to be written again: it may be gone, or have an old value.
     pub(super) fn forget(&mut self) {
         self.written = None;
         self.next = Monotonic::default();
     }
 
-    /// The lease of the key.
+    /// Returns the lease of the key.
     pub(super) fn lease(&self) -> Option<LeaseId> {
         self.lease
     }
@@ -119,7 +49,7 @@ impl Node {
         MemberValue {
             name: self.settings.name.clone(),
             boot_id: self.settings.boot_id,
-            role: if leads { "primary" } else { "standby" }.to_owned(),
+            role: if leads { Role::Primary } else { Role::Standby },
             addresses: self.settings.addresses.clone(),
             applied: applied.0,
             caught_up: leads || self.following.is_caught_up(now),
@@ -128,6 +58,10 @@ impl Node {
             in_doubt: !leads && (trust.doubt().is_some() || trust.is_rebuilding()),
             rebuilding: !leads && trust.is_rebuilding(),
             digest_at: trust.against(position.term).filter(|_| !leads).cloned(),
+            trouble: self
+                .log_trouble()
+                .filter(|_| !leads)
+                .map(|why| why.chars().take(MAX_TROUBLE_CHARS).collect()),
             formats: Format::readable_numbers(),
             version: self.settings.version.clone(),
         }
@@ -138,13 +72,14 @@ impl Node {
             return;
         }
         let value = self.member_value(now);
-        // A new role is told at once, a new position now and then.
+        // A change of role or readiness is written at once, a new position at the interval.
         let told = |written: &MemberValue| {
             written.role == value.role
                 && written.caught_up == value.caught_up
                 && written.in_doubt == value.in_doubt
                 && written.rebuilding == value.rebuilding
                 && written.digest_at == value.digest_at
+                && written.trouble == value.trouble
         };
         let news = self.member.lease.is_some() && !self.member.written.as_ref().is_some_and(told);
         if now < self.member.next && !news {

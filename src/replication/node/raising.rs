@@ -1,12 +1,12 @@
-//! Raising the format of a log: from the moment at which every live member reads the newest one, which is what an upgrade
-//! ends with. The first batch in the newer format writes the format key in its own transaction, so that the key and the log
-//! change together. An upgrade cannot be rolled back to a version without that format from then on.
+//! Raising the format of a log once every live member reads the newest one, which is how an upgrade ends. The first
+//! batch in the newer format writes the format key in its own transaction, so that the key and the log change together.
+//! From then on an upgrade cannot be rolled back to a version without that format.
 
 use super::{Node, Phase, Stage};
 use crate::engine::format::Format;
 use crate::replication::time::Monotonic;
 
-/// What a primary writes, and since when it could write more.
+/// The format that a primary writes, and since when all members read the newest one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raising {
     format: Format,
@@ -14,23 +14,22 @@ pub(super) struct Raising {
 }
 
 impl Raising {
-    /// A term begins in this format.
+    /// Returns the state of a term that begins in this format.
     pub(super) fn of(format: Format) -> Self {
         Self { format, all_read_since: None }
     }
 }
 
 impl Node {
-    /// Writes the newest format once all live members read it for a while.
+    /// Switches to the newest format once all live members have read it for a while.
     pub(super) fn raise_format(&mut self, now: Monotonic) {
         let Phase::Leading(reign) = &mut self.phase else { return };
         if reign.raising.format == Format::NEWEST || reign.stage != Stage::Serving {
             return;
         }
-        let members = self.view.members();
         let newest = Format::NEWEST.number();
-        let own = members.contains_key(&self.settings.name);
-        if !own || !members.values().all(|member| member.formats.contains(&newest)) {
+        let own = self.view.member(&self.settings.name).is_some();
+        if !own || !self.view.members().all(|member| member.formats.contains(&newest)) {
             reign.raising.all_read_since = None;
             return;
         }

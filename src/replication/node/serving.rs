@@ -1,4 +1,4 @@
-//! Leading: the lease is kept alive, records are written, and clients are served as long as both hold.
+//! Leading: keeps the lease alive, writes records, and serves clients as long as both work.
 
 use std::time::Duration;
 
@@ -6,22 +6,26 @@ use bytes::Bytes;
 
 use super::campaign::Campaign;
 use super::{CallId, Command, Node, Phase, Purpose, Reign, Stage, status};
+use crate::cluster::log_end::History;
 use crate::coordination::types::{Compare, Failure, KeyRange, Op, Request, Response, Txn};
-#[cfg(feature = "planted")]
-use crate::planted::{self, Bug};
 use crate::replication::follower::Position;
-use crate::replication::history::History;
 use crate::replication::time::Monotonic;
 use crate::replication::writer::Written;
 
-/// A quiet primary writes so often, so that silence means trouble.
+/// Interval of heartbeats: a quiet primary writes this often, so that silence means trouble.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// How soon a call without an answer is made again.
+/// Delay before a call without an answer is made again.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// How soon a batch is sent again that etcd has refused, for lack of space for instance.
+/// Delay before a batch that etcd has refused, for lack of space for instance, is sent again.
 const RETRY_REFUSED: Duration = Duration::from_millis(500);
+
+/// How long a node that could not open its port leaves the lead to others.
+const RETRY_OPEN: Duration = Duration::from_secs(5);
+
+/// The same for a node that is the only member: its clients wait for nothing else.
+const RETRY_OPEN_ALONE: Duration = Duration::from_secs(1);
 
 impl Node {
     fn reign(&mut self) -> Option<&mut Reign> {
@@ -41,7 +45,7 @@ impl Node {
         self.publish(now);
     }
 
-    /// Keeps the lease alive that this node leads, or wants to lead, with.
+    /// Keeps the lease alive that this node leads with, or stands for election with.
     pub(super) fn keep_lease(&mut self, now: Monotonic) {
         let interval = self.settings.keep_alive;
         let lease = match &mut self.phase {
@@ -69,8 +73,7 @@ impl Node {
             _ => return,
         };
         let Some(sent) = lease.answered(call) else { return };
-        #[cfg(feature = "planted")]
-        let sent = if planted::active(Bug::LeaseFromArrival) { now } else { sent };
+        let sent = if planted!(LeaseFromArrival) { now } else { sent };
         match result {
             Ok(Response::LeaseKeptAlive { ttl_seconds }) if ttl_seconds > 0 => {
                 lease.confirm(Duration::from_secs(ttl_seconds.unsigned_abs()), sent);
@@ -85,19 +88,24 @@ impl Node {
                     self.leave(now, "the lease has ended".to_owned());
                 }
             }
-            // Not heard is not lost: asked again soon, and the gate closes by itself when the time is over.
+            // No answer does not mean that the lease is lost: retry soon. The gate closes by itself when the deadline
+            // has passed.
             Err(_) => lease.next = lease.next.min(now.plus(RETRY)),
         }
     }
 
-    /// The lease may have ended without this node's clock telling. Nothing is answered before etcd has confirmed it by a
-    /// keep-alive that was sent after the jump; a wall clock that was set costs one round trip and no leadership.
+    /// Reacts to a jump of the clocks: the lease may have ended without this node's clock showing it. Nothing is
+    /// answered until etcd has confirmed the lease by a keep-alive that was sent after the jump. If only the wall clock
+    /// was set, this costs one round trip and no leadership.
     pub(super) fn clock_jumped(&mut self, now: Monotonic, drift: Duration) {
         let lease = match &mut self.phase {
             Phase::Leading(reign) => &mut reign.lease,
             Phase::Campaigning(Campaign::Creating { lease, .. }) => lease,
             _ => return,
         };
+        if planted!(IgnoreJump) {
+            return;
+        }
         lease.forget(now);
         self.close_gate();
         tracing::warn!(
@@ -106,7 +114,7 @@ impl Node {
         );
     }
 
-    /// A record each second, which also lets standbys compare their state with this one.
+    /// Commits a digest each second. It is a heartbeat, and lets standbys compare their state with this one.
     fn beat(&mut self, now: Monotonic) {
         let Phase::Leading(reign) = &mut self.phase else { return };
         let quiet = reign.handover.as_ref().is_some_and(|handover| handover.is_resigned());
@@ -126,11 +134,7 @@ impl Node {
             Some(_) => {
                 reign.retry_at = None;
                 #[cfg(feature = "planted")]
-                let again = if planted::active(Bug::Repack) {
-                    reign.writer.repack(&queue)
-                } else {
-                    reign.writer.again()
-                };
+                let again = if planted!(Repack) { reign.writer.repack(&queue) } else { reign.writer.again() };
                 #[cfg(not(feature = "planted"))]
                 let again = reign.writer.again();
                 again
@@ -161,10 +165,9 @@ impl Node {
     pub(super) fn written(&mut self, now: Monotonic, call: CallId, result: Result<Response, Failure>) {
         let replica = std::sync::Arc::clone(&self.replica);
         let Some(reign) = self.reign() else { return };
-        // An answer to an earlier reign's write says nothing of this one's.
+        // The answer to a write of an earlier term means nothing in this one.
         let ours = reign.writing == Some(call);
-        #[cfg(feature = "planted")]
-        let ours = ours || planted::active(Bug::AnyWriteAnswer);
+        let ours = ours || planted!(AnyWriteAnswer);
         if !ours {
             return;
         }
@@ -202,10 +205,10 @@ impl Node {
         }
     }
 
-    /// etcd refuses to write the log. The batch stays on its way with the same bytes (R5); new changes are refused before
-    /// anything is applied, and reads go on.
+    /// Records that etcd refuses to write the log. The batch stays in flight with the same bytes (R5); new changes are
+    /// refused before anything is applied, and reads continue.
     fn log_refused(&mut self, reason: String) {
-        // etcd's own words do not name the alarm that an administrator has to look for.
+        // etcd's own message does not name the alarm that an administrator has to look for.
         let out_of_space = reason.contains("database space exceeded");
         let reason = if out_of_space { format!("out of space, alarm NOSPACE ({reason})") } else { reason };
         if self.refused.as_ref() != Some(&reason) {
@@ -218,7 +221,7 @@ impl Node {
         self.refused = Some(reason);
     }
 
-    /// etcd has written a batch.
+    /// Records that etcd has written a batch.
     fn log_accepted(&mut self) {
         if self.refused.take().is_some() {
             tracing::info!("etcd accepts writes to the log again");
@@ -226,7 +229,7 @@ impl Node {
         }
     }
 
-    /// Serves clients.
+    /// Opens the gate and the port.
     pub(super) fn open(&mut self) {
         let replica = std::sync::Arc::clone(&self.replica);
         let Some(reign) = self.reign() else { return };
@@ -243,7 +246,16 @@ impl Node {
         }
     }
 
-    /// Tells clients where to go, once the port is open.
+    /// Clients cannot be served: another process has the port, for instance. To stand again at once would win again, and
+    /// keep out the masters that can serve.
+    pub(super) fn open_failed(&mut self, now: Monotonic, reason: &str) {
+        let alone = self.view.members().all(|member| member.name == self.settings.name);
+        let wait = if alone { RETRY_OPEN_ALONE } else { RETRY_OPEN };
+        self.stand_after = self.stand_after.max(now.plus(wait));
+        self.leave(now, format!("cannot serve: {reason}"));
+    }
+
+    /// Publishes the address of this primary in `master_view`, once the port is open.
     fn publish(&mut self, now: Monotonic) {
         let key = self.settings.keys.master_view();
         let election = self.settings.keys.election();
@@ -256,7 +268,7 @@ impl Node {
         }
         let txn = Txn {
             compare: vec![Compare::CreateRevision { key: election, equals: reign.term.0 }],
-            // The name of a successor has served its purpose: the next election shall not wait for it.
+            // The name of the successor has served its purpose: the next election shall not wait for it.
             success: vec![Op::Put { key, value: address, lease: reign.lease.id }, Op::Delete(successor)],
             failure: Vec::new(),
         };
@@ -282,7 +294,7 @@ impl Node {
                 let promotion = status::Promotion {
                     term: reign.term,
                     at: now,
-                    reason: reign.reason,
+                    reason: reign.reason.clone(),
                     total: now.since(reign.gone_at),
                     took: now.since(reign.won_at),
                 };
@@ -299,7 +311,7 @@ impl Node {
 }
 
 impl Reign {
-    /// Whether clients may be answered.
+    /// Returns whether clients may be answered.
     pub(super) fn serves(&self) -> bool {
         !matches!(self.stage, Stage::Beginning(_) | Stage::Closed)
     }

@@ -1,124 +1,85 @@
-//! What a node is at, for people and their tools.
+//! The status of a node, for people and their tools.
 
 use std::time::Duration;
 
-use super::trust::DigestAt;
 use super::{Campaign, Node, Phase, Stage};
+use crate::cluster::log_end::History;
+use crate::cluster::member::DigestAt;
+use crate::cluster::promotion::PromotionReason;
+use crate::cluster::role::Role;
 use crate::engine::doubts::Doubts;
 use crate::engine::types::{SequenceId, Term};
-use crate::replication::history::History;
 use crate::replication::time::Monotonic;
 
-/// The role of a master.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Leads, whether it serves already or not.
-    Primary,
-    /// Does not.
-    Standby,
-}
-
-/// What a node is at.
+/// What a node is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
-    /// Reads the log, or cannot.
+    /// Reads the log to its end, or cannot.
     CatchingUp,
     /// Follows the log as it is written.
     Following,
     /// Stands for election.
     Standing,
-    /// Won, and does not serve yet.
+    /// Has won the election, and does not serve yet.
     Promoting,
-    /// Serves clients.
     Serving,
-    /// Hands over.
     HandingOver,
-    /// Sends clients away.
+    /// No longer leads, and closes the port.
     Leaving,
-    /// Is done.
     Stopped,
 }
 
-/// Why there was a promotion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// There never was a primary.
-    FirstStart,
-    /// The primary handed over.
-    Switchover,
-    /// The process of the primary was found dead.
-    Died,
-    /// The lease of the primary ran out, or was taken away.
-    LeaseEnded,
-}
-
-impl Reason {
-    /// The words for it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Reason::FirstStart => "first start",
-            Reason::Switchover => "switchover",
-            Reason::Died => "the primary died",
-            Reason::LeaseEnded => "the lease ran out",
-        }
-    }
-}
-
-/// How a promotion went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Times and reason of a promotion to primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promotion {
     /// The term that began.
     pub term: Term,
-    /// When clients were told.
+    /// When the address was published for clients.
     pub at: Monotonic,
-    /// Why.
-    pub reason: Reason,
-    /// From seeing that nobody leads until clients were told.
+    pub reason: PromotionReason,
+    /// From when the election key was seen absent until the address was published.
     pub total: Duration,
-    /// From the won election until clients were told.
+    /// From the won election until the address was published.
     pub took: Duration,
 }
 
-/// What a node is at, with numbers.
+/// The status of a node in numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeStatus {
-    /// Its role.
     pub role: Role,
-    /// What it is at.
     pub activity: Activity,
-    /// The term that it leads in, or follows.
+    /// The term that it leads in or follows.
     pub term: Term,
-    /// The last record applied.
+    /// The last record that this node has applied.
     pub applied: SequenceId,
-    /// The durable prefix as far as it knows.
+    /// The durable prefix; of a standby, the newest one that it heard of.
     pub durable: SequenceId,
-    /// Whether it serves or has applied what it lately heard to be the end of the log.
+    /// Whether it is the primary, or has applied an end of the log that it heard lately.
     pub caught_up: bool,
-    /// Records that it is behind; `None` if it does not know.
+    /// Records that it is behind; `None` if that is unknown.
     pub lag: Option<u64>,
-    /// Why it can neither follow nor stand.
+    /// Why a standby can neither follow nor stand.
     pub trouble: Option<String>,
     /// Why etcd refuses to write the log.
     pub refused: Option<String>,
-    /// What it knows to be durable.
+    /// The last batch that it knows to be durable.
     pub history: Option<History>,
     /// Signs that its state was not what the log says.
     pub doubts: Doubts,
-    /// The digest of the primary of the present term that its own, built anew from the log, contradicts.
+    /// The digest by the primary of the present term that its own, rebuilt from the log, contradicts.
     pub against: Option<DigestAt>,
     /// How often etcd's revision has gone back.
     pub revision_went_back: u32,
-    /// How often it threw its state away.
+    /// How often it discarded its state.
     pub rebuilds: u32,
-    /// How long the lease that it leads with still holds.
+    /// Until the leader lease ends, as this primary counts it; `None` if it does not lead.
     pub lease_left: Option<Duration>,
-    /// How the last promotion went.
+    /// The last promotion of this process; `None` if there was none.
     pub promotion: Option<Promotion>,
 }
 
 impl Node {
-    /// What it is at, and in which term: what is worth telling at once.
+    /// Returns the activity and the term. A change of these is reported at once.
     #[must_use]
     pub fn brief(&self) -> (Activity, Term) {
         (self.role().1, self.term())
@@ -146,16 +107,23 @@ impl Node {
         }
     }
 
-    /// Why a standby can neither follow nor stand.
+    /// Returns why a standby can neither follow nor stand.
     fn trouble(&self) -> Option<String> {
-        let following = &self.following;
-        let doubt =
-            || following.trust.doubt().map(|reason| format!("{reason}: the state has to be built anew"));
-        let bar = || self.view.gone_at().and_then(|_| self.bar());
-        following.trouble.clone().or_else(doubt).or_else(bar)
+        let doubt = || {
+            let doubt = self.following.trust.doubt();
+            doubt.map(|reason| format!("{reason}: the state has to be rebuilt"))
+        };
+        self.following.trouble.clone().or_else(doubt).or_else(|| self.log_trouble())
     }
 
-    /// What it is at.
+    /// Returns why a standby can neither follow nor stand because of the log in etcd. A doubt about its own state is not
+    /// such a reason: it ends with the rebuild.
+    pub(super) fn log_trouble(&self) -> Option<String> {
+        let bar = || self.view.gone_at().and_then(|_| self.bar());
+        self.following.trouble.clone().or_else(bar)
+    }
+
+    /// Returns the status at this moment.
     #[must_use]
     pub fn status(&self, now: Monotonic) -> NodeStatus {
         let (role, activity) = self.role();
@@ -182,7 +150,7 @@ impl Node {
             revision_went_back: self.view.went_back(),
             rebuilds: self.following.rebuilds,
             lease_left: lease.map(|deadline| Monotonic(deadline.0).since(now)),
-            promotion: self.report,
+            promotion: self.report.clone(),
         }
     }
 }

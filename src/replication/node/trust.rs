@@ -1,44 +1,31 @@
 //! Whether this replica's state can be trusted to be what the log says (INV-8).
 //!
 //! A `Digest` that does not match, or a record that does not follow the last one, puts the state in doubt: this master
-//! is no candidate until it has built the state anew from the log. What comes out is what the log says, so the master is
-//! a candidate again, also if the same `Digest` does not match once more: then the primary that wrote it was wrong.
-
-use serde::{Deserialize, Serialize};
+//! is not a candidate until it has rebuilt the state from the log. The result is what the log says, so the master is a
+//! candidate again, even if the same `Digest` does not match once more: then the primary that wrote it was wrong.
 
 use super::{Node, Phase};
-use crate::engine::digest::Digest;
+use crate::cluster::member::DigestAt;
+use crate::cluster::role::Role;
 use crate::engine::doubts::Doubts;
+use crate::engine::types::Digest;
 use crate::engine::types::Term;
-#[cfg(feature = "planted")]
-use crate::planted::{self, Bug};
 use crate::replication::time::Monotonic;
 
-/// The first `Digest` of a term that differs from what the log says, as a standby found that has built its state anew.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DigestAt {
-    /// The term of the primary that wrote it.
-    pub term: u64,
-    /// The record.
-    pub record: u64,
-    /// The digest that the log gives, in hexadecimal digits.
-    pub digest: String,
-}
-
-/// Whether the state can be trusted.
+/// Whether the state can be trusted, and the evidence.
 #[derive(Debug)]
 pub(super) struct Trust {
-    /// Why not. The state is to be built anew.
+    /// Why the state is in doubt, so that it has to be rebuilt.
     doubt: Option<String>,
-    /// The state is being built from the beginning of the log: what it comes to is what the log says.
+    /// The state is being built from the beginning of the log: the result is what the log says.
     building: bool,
-    /// It is so because it was in doubt.
+    /// It is being built because it was in doubt.
     rebuilding: bool,
-    /// The term of the log in which the state was last built anew because it was in doubt: once in a term is enough.
+    /// The term of the log in which the state was last rebuilt because it was in doubt: once in a term is enough.
     rebuilt_in: Option<Term>,
     /// Evidence that a primary's state was not what the log says.
     against: Option<DigestAt>,
-    /// All signs that were seen.
+    /// All signs of divergence that were seen.
     pub seen: Doubts,
 }
 
@@ -56,28 +43,28 @@ impl Default for Trust {
 }
 
 impl Trust {
-    /// Why the state is in doubt.
+    /// Returns why the state is in doubt; `None` if it is not.
     pub(super) fn doubt(&self) -> Option<&str> {
         self.doubt.as_deref()
     }
 
-    /// The evidence against the primary of this term.
+    /// Returns the evidence against the primary of this term.
     pub(super) fn against(&self, term: Term) -> Option<&DigestAt> {
         self.against.as_ref().filter(|against| against.term == term.0)
     }
 
-    /// Whether the state is being built anew because it was in doubt.
+    /// Returns whether the state is being rebuilt because it was in doubt.
     pub(super) fn is_rebuilding(&self) -> bool {
         self.rebuilding
     }
 
-    /// The state is built from the beginning of the log.
+    /// Begins to build the state from the beginning of the log.
     pub(super) fn begin(&mut self) {
         self.rebuilding |= self.doubt.take().is_some();
         self.building = true;
     }
 
-    /// The end of the log was reached, in this term.
+    /// Records that the end of the log was reached, in this term.
     pub(super) fn reached_end(&mut self, term: Term) {
         self.building = false;
         if std::mem::take(&mut self.rebuilding) {
@@ -85,14 +72,14 @@ impl Trust {
         }
     }
 
-    /// Takes the signs in after a batch of this term. True if the state is newly in doubt.
+    /// Evaluates the signs of divergence after a batch of this term. Returns true if the state is newly in doubt.
     fn take(&mut self, signs: &Doubts, term: Term) -> bool {
         if signs.is_empty() {
             return false;
         }
         self.seen.add(signs);
         if self.building || self.rebuilt_in == Some(term) || self.against(term).is_some() {
-            // The state is what the log says, so the record is wrong.
+            // The state was built from the log alone, so the record is wrong.
             if let Some(mismatch) = signs.digest_mismatch
                 && self.against(term).is_none()
             {
@@ -120,49 +107,45 @@ fn reason(signs: &Doubts) -> String {
 }
 
 impl Node {
-    /// Looks for signs that the state is not what the log says, after a batch was applied.
+    /// Checks for signs that the state is not what the log says, after a batch was applied.
     pub(super) fn check_trust(&mut self) {
         let signs = self.replica.engine.take_doubts();
-        #[cfg(feature = "planted")]
-        if planted::active(Bug::IgnoreDoubt) {
-            return;
-        }
+        planted!(IgnoreDoubt => return);
         let term = self.following.position.term;
         if self.following.trust.take(&signs, term) {
             let reason = self.following.trust.doubt().unwrap_or_default();
-            tracing::error!(reason, "the state is not what the log says, it has to be built anew");
+            tracing::error!(reason, "the state differs from the log, it has to be rebuilt");
         }
     }
 
-    /// Puts the state in doubt.
+    /// Puts the state in doubt for this reason.
     pub(super) fn distrust(&mut self, reason: String) {
-        tracing::error!(reason, "the state cannot be trusted, it has to be built anew");
+        tracing::error!(reason, "the state cannot be trusted, it has to be rebuilt");
         self.following.trust.doubt.get_or_insert(reason);
     }
 
-    /// Builds a state that is in doubt anew, one standby at a time: the others stay able to take over meanwhile.
+    /// Rebuilds a state that is in doubt, one standby at a time: the others stay able to take over meanwhile.
     pub(super) fn rebuild(&mut self, _now: Monotonic) {
         if self.following.trust.doubt.is_none() || !self.may_rebuild() {
             return;
         }
-        tracing::warn!("building the state anew from the log");
+        tracing::warn!("rebuilding the state from the log");
         self.start_over();
         self.read_log();
     }
 
     fn may_rebuild(&self) -> bool {
         let mine = self.settings.name.as_str();
-        let others =
-            self.view.members().values().filter(|member| member.name != mine && member.role == "standby");
+        let others = self.view.members().filter(|member| member.name != mine && member.role == Role::Standby);
         let mut others = others.filter(|member| member.in_doubt);
         !others.any(|member| member.rebuilding || member.name.as_str() < mine)
     }
 
-    /// A primary against whom two standbys agree does not go on: its state is not what the log says.
+    /// Steps down if two standbys agree on evidence against this primary: its state is not what the log says.
     pub(super) fn heed_standbys(&mut self, now: Monotonic) {
         let Phase::Leading(reign) = &self.phase else { return };
         let term = reign.term.0;
-        let evidence = self.view.members().values().filter_map(|member| member.digest_at.as_ref());
+        let evidence = self.view.members().filter_map(|member| member.digest_at.as_ref());
         let mut evidence: Vec<&DigestAt> = evidence.filter(|at| at.term == term).collect();
         evidence.sort_unstable_by(|one, other| (one.record, &one.digest).cmp(&(other.record, &other.digest)));
         let agreed = evidence.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0].record);
@@ -196,12 +179,12 @@ mod tests {
         assert_eq!(trust.doubt(), None);
         assert!(!trust.take(&mismatch(20), Term(4)));
         trust.reached_end(Term(4));
-        // Every later digest of that term is as wrong.
+        // Every later digest of that term is wrong, too.
         assert!(!trust.take(&mismatch(25), Term(4)));
         assert_eq!(trust.doubt(), None);
         assert_eq!(trust.against(Term(4)).map(|at| at.record), Some(20));
         assert_eq!(trust.against(Term(5)), None);
-        // Another primary, another reason to doubt.
+        // Another primary: a mismatch is a doubt again.
         assert!(trust.take(&mismatch(40), Term(5)));
         assert_eq!(trust.seen.digest_mismatches, 5);
     }

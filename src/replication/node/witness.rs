@@ -1,25 +1,24 @@
-//! What witnesses say about processes that have ended, and what that does to the wait of a new primary (R6).
+//! Reports of witnesses about processes that have ended, and how they shorten the hold of a new primary (R6).
 //!
-//! A primary that dies may have promised readers what the log does not say, up to the last moment at which it can have
-//! answered a read. Without a witness that is a leader lease after its election key was seen gone. A witness saw the
-//! process end, so the moment at which its report arrived, by this master's own clock, is later than any answer.
+//! A primary that dies may have granted readers leases that are not in the log, up to the last moment at which it can
+//! have answered a read. Without a witness that is a leader lease after its election key was seen gone. A witness saw
+//! the process end, so the moment at which its report arrived, by this master's own clock, is later than any answer.
 
 use std::collections::VecDeque;
 
-use super::{BootId, Node};
-#[cfg(feature = "planted")]
-use crate::planted::{self, Bug};
+use super::Node;
+use crate::cluster::member::BootId;
 use crate::replication::time::Monotonic;
 
-/// Reports that are remembered, the newest ones: more masters than a cluster has.
+/// Capacity for reports, of which the newest are kept: more than a cluster has masters.
 const REMEMBERED: usize = 16;
 
-/// Processes that have ended, and when this master was told so.
+/// Processes that have ended, and when the report about each arrived.
 #[derive(Debug, Default)]
 pub(super) struct Witnessed(VecDeque<(BootId, Monotonic)>);
 
 impl Witnessed {
-    /// Notes the first report about a process; a process ends once.
+    /// Records the first report about a process; a process ends once.
     fn note(&mut self, now: Monotonic, boot_id: BootId) {
         if self.0.iter().any(|(known, _)| *known == boot_id) {
             return;
@@ -30,25 +29,23 @@ impl Witnessed {
         self.0.push_back((boot_id, now));
     }
 
-    /// When this master was told that this process has ended.
+    /// Returns when the report arrived that this process has ended.
     pub(super) fn told_at(&self, boot_id: BootId) -> Option<Monotonic> {
-        #[cfg(feature = "planted")]
-        if planted::active(Bug::WitnessOfAnother) {
-            return self.0.back().map(|(_, at)| *at);
-        }
+        planted!(WitnessOfAnother => return self.0.back().map(|(_, at)| *at));
         self.0.iter().find(|(known, _)| *known == boot_id).map(|(_, at)| *at)
     }
 }
 
 impl Node {
-    /// Notes that a process has ended. That revokes nothing: it counts if this master takes over from that process.
+    /// Records that a process has ended. No lease is revoked: the report counts only if this master takes over from
+    /// that process.
     pub(super) fn process_ended(&mut self, now: Monotonic, boot_id: BootId) {
-        // Zero stands for no process in a state without a term; and this process has not ended.
+        // Zero means no process, in a state without a term; and this process has not ended.
         if boot_id == self.settings.boot_id || boot_id == BootId(0) {
-            tracing::warn!(%boot_id, "ignored a report about the end of a process that cannot have ended");
+            tracing::warn!(%boot_id, "ignored the report that a process has ended: it is this one, or none");
             return;
         }
-        tracing::info!(%boot_id, "a witness says that this process has ended");
+        tracing::info!(%boot_id, "a witness reports that the process with this boot id has ended");
         self.witnessed.note(now, boot_id);
     }
 }

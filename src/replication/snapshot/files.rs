@@ -1,4 +1,4 @@
-//! Snapshots in a directory, by the number of their last record.
+//! Snapshot files in a directory, named by the sequence id of their last record.
 
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter};
@@ -7,45 +7,41 @@ use std::time::{Duration, Instant};
 
 use super::format::{read_from, walk, write_to};
 use super::{FileError, FormatError, Header};
+use crate::cluster::log_end::Latest;
 use crate::engine::rules::Rules;
 use crate::engine::types::SequenceId;
 use crate::engine::{Engine, Log};
-use crate::replication::batch::Latest;
 
 const SUFFIX: &str = ".snapshot";
-/// What a file is called until it is whole.
+/// Added to the name of a file until it is complete.
 const PARTIAL: &str = ".partial";
 
 /// A snapshot that was written.
 #[derive(Clone, Debug)]
 pub struct Written {
-    /// The file.
     pub path: PathBuf,
-    /// What it says of itself.
     pub header: Header,
-    /// Its length.
+    /// Size of the file.
     pub bytes: u64,
-    /// For how long nothing could be applied.
+    /// For how long no record could be applied.
     pub held: Duration,
 }
 
-/// A snapshot that was found to be good.
+/// A snapshot that was read and found to be undamaged.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The file.
     pub path: PathBuf,
-    /// What it says of itself.
     pub header: Header,
 }
 
-/// Writes the state as it is after the batch `at` to a new file in `dir`, which is made if it is not there.
+/// Writes the state as it is after the batch `at` to a new file in `dir`, which is created if it does not exist.
 pub fn write(dir: &Path, engine: &Engine, at: &Latest) -> Result<Written, FileError> {
     fs::create_dir_all(dir).map_err(|source| io(dir, source))?;
     let path = dir.join(format!("{:020}{SUFFIX}", at.last.0));
     let partial = with_suffix(&path, PARTIAL);
     let written = write_partial(&partial, engine, at);
     if written.is_err() {
-        // Whether or not it can be removed, it has no name that anybody looks for.
+        // If it cannot be removed, it does no harm: readers ignore files with this suffix, and `prune` removes them.
         let _ = fs::remove_file(&partial);
     }
     let (header, held) = written?;
@@ -64,21 +60,23 @@ fn write_partial(partial: &Path, engine: &Engine, at: &Latest) -> Result<(Header
     let held = start.elapsed();
     drop(out);
     file.sync_all().map_err(|source| io(partial, source))?;
+    // Read back from the file, so that a damaged snapshot never gets its final name.
     let read_back = check(partial)?;
     if read_back == header { Ok((header, held)) } else { Err(wrong(FormatError::Header)) }
 }
 
-/// Reads a file to its end and makes sure that it is whole.
+/// Reads a file to its end and checks that it is complete and undamaged.
 pub fn check(path: &Path) -> Result<Header, FileError> {
     walk(&mut open(path)?, |_, _| Ok(())).map_err(|why| FileError::Wrong { path: path.into(), why })
 }
 
-/// Reads a file into a state whose later records go to `log`.
+/// Reads a file into a new engine whose later records go to `log`.
 pub fn restore(path: &Path, rules: Rules, log: Option<Box<dyn Log>>) -> Result<(Header, Engine), FileError> {
     read_from(&mut open(path)?, rules, log).map_err(|why| FileError::Wrong { path: path.into(), why })
 }
 
-/// The snapshots of a directory by their last record, newest first, whole or not. None if there is no directory.
+/// Returns the snapshots of a directory with their last record, newest first, damaged ones included. Empty if there is
+/// no directory.
 pub fn list(dir: &Path) -> Result<Vec<(SequenceId, PathBuf)>, FileError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
@@ -97,7 +95,7 @@ pub fn list(dir: &Path) -> Result<Vec<(SequenceId, PathBuf)>, FileError> {
     Ok(all)
 }
 
-/// The newest snapshot that is whole. Those that are not are handed to `refused`, with what is wrong with them.
+/// Returns the newest undamaged snapshot. Passes the error of each damaged one to `refused`.
 pub fn newest_good(dir: &Path, mut refused: impl FnMut(FileError)) -> Result<Option<Found>, FileError> {
     for (number, path) in list(dir)? {
         match check(&path) {
@@ -112,7 +110,7 @@ pub fn newest_good(dir: &Path, mut refused: impl FnMut(FileError)) -> Result<Opt
     Ok(None)
 }
 
-/// Removes all snapshots but the newest `keep`, and what is left of those that were never finished.
+/// Removes all snapshots but the newest `keep`, and the remains of those that were never finished.
 pub fn prune(dir: &Path, keep: usize) -> Result<(), FileError> {
     for (_, path) in list(dir)?.into_iter().skip(keep) {
         fs::remove_file(&path).map_err(|source| io(&path, source))?;
@@ -132,7 +130,7 @@ fn open(path: &Path) -> Result<BufReader<File>, FileError> {
     Ok(BufReader::with_capacity(1 << 20, file))
 }
 
-/// A new name is only there for sure when the directory is on disk, too.
+/// Writes a directory to disk: a renamed file is durable only when its directory is, too.
 fn sync_dir(dir: &Path) -> Result<(), FileError> {
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(|source| io(dir, source))
 }

@@ -1,27 +1,27 @@
-//! The bytes of a snapshot: a header, chunks, an end. Each has its own checksum, and that of a chunk covers its place,
-//! so that a chunk that is missing, repeated or of another file is noticed.
+//! The bytes of a snapshot: a header, chunks, an end. Each has its own checksum, and that of a chunk covers its
+//! position, so that a chunk that is missing, repeated or of another file is noticed.
 
 use std::io::{ErrorKind, Read, Write};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::{Damage, FORMAT, FormatError, Header};
-use crate::engine::digest::Digest;
+use crate::cluster::log_end::{Checksum, Latest, LogId};
 use crate::engine::packing::{Reader, put_word};
 use crate::engine::rules::Rules;
 use crate::engine::snapshot::Restore;
+use crate::engine::types::Digest;
 use crate::engine::types::{LogTime, SequenceId, Term};
 use crate::engine::{Engine, Log};
-use crate::replication::batch::{Checksum, Latest, LogId};
 
 const MAGIC: [u8; 4] = *b"MKSN";
 const HEADER: usize = 56;
 /// Lengths and checksum before the bytes of a chunk.
 const CHUNK_HEADER: usize = 16;
-/// No chunk is longer: the state is cut much finer, but an item stays whole.
+/// Upper bound of a chunk in bytes. Chunks are usually much smaller, but an item is never split.
 const MAX_CHUNK: usize = 16 << 20;
 
-/// Writes the state as it is after the batch `at`. Nothing is applied meanwhile.
+/// Writes the state as it is after the batch `at`. No record is applied meanwhile.
 pub fn write_to(out: &mut impl Write, engine: &Engine, at: &Latest) -> Result<Header, FormatError> {
     let sequencer = engine.sequencer(LogTime(0));
     let reading = sequencer.reading();
@@ -59,7 +59,7 @@ pub fn write_to(out: &mut impl Write, engine: &Engine, at: &Latest) -> Result<He
     Ok(header)
 }
 
-/// Reads a snapshot into a state whose later records go to `log`.
+/// Reads a snapshot into a new engine whose later records go to `log`.
 pub fn read_from(
     from: &mut impl Read,
     rules: Rules,
@@ -76,7 +76,7 @@ pub fn read_from(
     Ok((header, engine))
 }
 
-/// Reads a snapshot to its end and hands every whole chunk, unpacked, to `visit`.
+/// Reads a snapshot to its end and passes every undamaged chunk, decompressed, to `visit`.
 pub(super) fn walk(
     from: &mut impl Read,
     mut visit: impl FnMut(u64, &[u8]) -> Result<(), FormatError>,
@@ -122,7 +122,7 @@ pub(super) fn walk(
     }
 }
 
-/// The checksums of chunks, each over its place and bytes; and over all of them.
+/// Checksums of the chunks, each over its position and bytes, and a checksum over all of them.
 struct Sums {
     chunks: u64,
     all: u64,

@@ -1,8 +1,8 @@
 //! The requests and responses of all functions.
 //!
-//! A field's position is its position on the wire; names do not travel. Functions with the same arguments share a
-//! request type. `objects` has what describes objects, segments and tasks, `requests` the arguments of calls and
-//! `storage` those about disks, `responses` the answers.
+//! A field's position is its position on the wire; names are not sent. Functions with the same arguments share a
+//! request type. `objects` has the descriptions of objects, segments and tasks, `requests` the arguments of calls and
+//! `storage` those about disks, `responses` the responses.
 
 mod objects;
 mod requests;

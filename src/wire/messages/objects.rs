@@ -1,42 +1,38 @@
-//! What describes objects, replicas, segments and tasks, in requests and responses alike.
+//! Descriptions of objects, replicas, segments and tasks, in requests and responses alike.
 
 use crate::wire::struct_pack::{wire_struct, wire_variant};
 use crate::wire::types::{ObjectDataType, ReplicaStatus, SoftPinAction, TaskStatus, TaskType, Uuid};
 
 wire_struct! {
-    /// A piece of a client's memory that the master may give out.
+    /// A range of a client's memory that the master allocates from.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Segment<'a> {
-        /// Chosen by the client.
+        /// Chosen by the client that mounts it.
         pub id: Uuid,
-        /// Its name; several segments may share one.
+        /// Several segments may share one name.
         pub name: &'a [u8],
-        /// The first address.
+        /// First address of the range.
         pub base: u64,
-        /// Bytes.
+        /// Length of the range, in bytes.
         pub size: u64,
-        /// Where transfers go.
+        /// Endpoint of the owner's transfer engine.
         pub te_endpoint: &'a [u8],
-        /// The transfer protocol.
         pub protocol: &'a [u8],
-        /// The host that the segment is on.
         pub host_id: &'a [u8],
     }
 }
 
 wire_struct! {
-    /// A piece of storage reached by NVMe over fabrics.
+    /// A range of storage reached by NVMe over fabrics.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct NoFSegment<'a> {
-        /// Chosen by the client.
+        /// Chosen by the client that mounts it.
         pub id: Uuid,
-        /// Its name.
         pub name: &'a [u8],
-        /// The first address.
+        /// First address of the range.
         pub base: u64,
-        /// Bytes.
+        /// Length of the range, in bytes.
         pub size: u64,
-        /// Where transfers go.
         pub te_endpoint: &'a [u8],
     }
 }
@@ -45,29 +41,28 @@ wire_struct! {
     /// How an object is to be stored.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct ReplicateConfig<'a> {
-        /// Replicas in memory.
+        /// Number of replicas that are wanted in memory.
         pub replica_num: u64,
         /// Replicas on NVMe over fabrics.
         pub nof_replica_num: u64,
         /// Replicas in the distributed file system.
         pub dfs_replica_num: u64,
-        /// What to do with the soft pin.
+        /// What happens to the soft pin.
         pub soft_pin_action: SoftPinAction,
-        /// How long the soft pin lasts.
+        /// Length of the soft pin.
         pub soft_pin_ttl_ms: Option<u64>,
-        /// Never evict.
+        /// Whether it is never evicted.
         pub with_hard_pin: bool,
-        /// Names of segments to try first.
+        /// Names of segments that are tried first.
         pub preferred_segments: Vec<&'a [u8]>,
-        /// The older way to name one segment.
+        /// Older field for the name of one segment.
         pub preferred_segment: &'a [u8],
-        /// Names of NVMe segments to try first.
+        /// Names of NVMe segments that are tried first.
         pub preferred_nof_segments: Vec<&'a [u8]>,
-        /// Keep the keys of a batch together.
+        /// Whether the keys of a batch are kept on one node.
         pub prefer_alloc_in_same_node: bool,
-        /// What kind of data it is.
         pub data_type: ObjectDataType,
-        /// The writer's host.
+        /// The writer's host; empty if it does not say.
         pub host_id: &'a [u8],
         /// The group of each key.
         pub group_ids: Option<Vec<&'a [u8]>>,
@@ -75,12 +70,11 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// What the writer says at the end of a write.
+    /// What the writer reports at the end of a write.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct ObjectMeta<'a> {
-        /// The key.
         pub key: &'a [u8],
-        /// A checksum of the value.
+        /// Checksum of the value, if the writer names one.
         pub object_checksum: Option<u64>,
     }
 }
@@ -89,22 +83,21 @@ wire_struct! {
     /// A byte range in a segment.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct BufferDescriptor<'a> {
-        /// Bytes.
+        /// Length of the range, in bytes.
         pub size: u64,
-        /// The first address.
+        /// First address of the range.
         pub address: u64,
         /// The transfer protocol: "tcp" but for CXL, RDMA included.
         pub protocol: &'a [u8],
-        /// The segment's endpoint.
+        /// Endpoint of the transfer engine of the segment's owner.
         pub transport_endpoint: &'a [u8],
     }
 }
 
 wire_struct! {
-    /// A replica in memory.
+    /// A replica in the memory of a client.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct MemoryDescriptor<'a> {
-        /// Where.
         pub buffer: BufferDescriptor<'a>,
     }
 }
@@ -113,7 +106,6 @@ wire_struct! {
     /// A replica on NVMe over fabrics.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct NoFDescriptor<'a> {
-        /// Where.
         pub buffer: BufferDescriptor<'a>,
     }
 }
@@ -122,9 +114,8 @@ wire_struct! {
     /// A replica in a file.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct DiskDescriptor<'a> {
-        /// The file.
         pub file_path: &'a [u8],
-        /// Bytes.
+        /// Size of the object, in bytes.
         pub object_size: u64,
     }
 }
@@ -133,11 +124,11 @@ wire_struct! {
     /// A replica on a client's own disk.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct LocalDiskDescriptor<'a> {
-        /// Whose disk.
+        /// The client that has the disk.
         pub client_id: Uuid,
-        /// Bytes.
+        /// Size of the object, in bytes.
         pub object_size: u64,
-        /// Where to ask for it.
+        /// Endpoint from which it is read.
         pub transport_endpoint: &'a [u8],
     }
 }
@@ -146,13 +137,12 @@ wire_struct! {
     /// A replica in the distributed file system.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct DistributedFSDescriptor<'a> {
-        /// The file.
         pub file_path: &'a [u8],
-        /// Where in the file.
+        /// Offset in the file, in bytes.
         pub offset: u64,
-        /// Bytes.
+        /// Size of the object, in bytes.
         pub object_size: u64,
-        /// Bytes taken.
+        /// Bytes that it occupies, padding included.
         pub aligned_size: u64,
         /// The shard of the file system.
         pub shard_idx: i32,
@@ -160,14 +150,11 @@ wire_struct! {
 }
 
 wire_variant! {
-    /// Where a replica is.
+    /// Where a replica is, by kind of storage.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum ReplicaLocation<'a> {
-        /// In memory.
         Memory(MemoryDescriptor<'a>) = 0,
-        /// On NVMe over fabrics.
         NoF(NoFDescriptor<'a>) = 1,
-        /// In a file.
         Disk(DiskDescriptor<'a>) = 2,
         /// On a client's own disk.
         LocalDisk(LocalDiskDescriptor<'a>) = 3,
@@ -180,11 +167,9 @@ wire_struct! {
     /// A replica of an object.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct ReplicaDescriptor<'a> {
-        /// Given by the master.
+        /// Assigned by the master.
         pub id: u64,
-        /// Where it is.
         pub location: ReplicaLocation<'a>,
-        /// How far it has come.
         pub status: ReplicaStatus,
     }
 }
@@ -193,11 +178,9 @@ wire_struct! {
     /// An object that a client is to write to its disk, or to bring back from it.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct OffloadTaskItem<'a> {
-        /// The tenant.
         pub tenant_id: &'a [u8],
-        /// The key.
         pub key: &'a [u8],
-        /// Bytes.
+        /// Size of the object, in bytes.
         pub size: i64,
     }
 }
@@ -209,15 +192,14 @@ wire_struct! {
     /// Where a client put an object on its disk.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct StorageObjectMetadata<'a> {
-        /// The bucket.
         pub bucket_id: i64,
-        /// Where in the bucket.
+        /// Offset in the bucket.
         pub offset: i64,
         /// Bytes of the key.
         pub key_size: i64,
         /// Bytes of the value.
         pub data_size: i64,
-        /// Where to ask for it.
+        /// Endpoint from which it is read.
         pub transport_endpoint: &'a [u8],
     }
 }
@@ -226,28 +208,23 @@ wire_struct! {
     /// A task that a client has fetched.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct TaskAssignment<'a> {
-        /// The task.
         pub id: Uuid,
-        /// Copy or move.
         pub kind: TaskType,
         /// What to do, as JSON.
         pub payload: &'a [u8],
-        /// When it was made.
         pub created_at_ms: i64,
-        /// How often the client may try.
+        /// How often the client may retry it.
         pub max_retry_attempts: u32,
     }
 }
 
 wire_struct! {
-    /// How a task ended.
+    /// The result of a task.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct TaskCompleteRequest<'a> {
-        /// The task.
         pub id: Uuid,
-        /// How it ended.
         pub status: TaskStatus,
-        /// Why.
+        /// Message of the client, for people.
         pub message: &'a [u8],
     }
 }

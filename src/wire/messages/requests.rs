@@ -1,11 +1,11 @@
-//! The arguments of calls. Several arguments travel as a tuple, whose literal is that of a struct; a single argument
-//! travels as itself, so those calls have no type here.
+//! The arguments of calls. Several arguments are encoded as a tuple, whose literal is that of a struct; a single
+//! argument is encoded as itself, so those calls have no type here.
 
 use super::objects::{ObjectMeta, ReplicateConfig, Segment, TaskCompleteRequest};
 use crate::wire::struct_pack::{Decode, DecodeError, Encode, Literal, Reader, Wire, Writer, wire_struct};
 use crate::wire::types::{ReplicaType, Uuid};
 
-/// The arguments of a call that has none: there is no body, not even a type code, and one that is there is ignored.
+/// The arguments of a call without any: there is no body, not even a type code, and a body that is sent is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NoArguments;
 
@@ -34,7 +34,6 @@ wire_struct! {
     pub struct KeyRequest<'a> {
         /// The key, or the expression.
         pub key: &'a [u8],
-        /// The tenant.
         pub tenant_id: &'a [u8],
     }
 }
@@ -43,9 +42,7 @@ wire_struct! {
     /// Names a batch of objects: BatchExistKey, BatchGetReplicaList.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct KeysRequest<'a> {
-        /// The keys.
         pub keys: Vec<&'a [u8]>,
-        /// The tenant.
         pub tenant_id: &'a [u8],
     }
 }
@@ -54,11 +51,9 @@ wire_struct! {
     /// Clears replicas of the caller's objects.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct BatchReplicaClearRequest<'a> {
-        /// The keys.
         pub object_keys: Vec<&'a [u8]>,
-        /// Who calls.
         pub client_id: Uuid,
-        /// Only replicas on this segment; empty: all.
+        /// Only replicas on this segment; empty for all.
         pub segment_name: &'a [u8],
     }
 }
@@ -67,15 +62,11 @@ wire_struct! {
     /// Starts a write: PutStart, UpsertStart.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct StartRequest<'a> {
-        /// Who calls.
         pub client_id: Uuid,
-        /// The key.
         pub key: &'a [u8],
-        /// Bytes of the value.
+        /// Size of the value, and so of each replica, in bytes.
         pub slice_length: u64,
-        /// How to store it.
         pub config: ReplicateConfig<'a>,
-        /// The tenant.
         pub tenant_id: &'a [u8],
     }
 }
@@ -84,28 +75,22 @@ wire_struct! {
     /// Ends a write: PutEnd, UpsertEnd.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct EndRequest<'a> {
-        /// Who calls.
         pub client_id: Uuid,
-        /// Key and checksum.
         pub object_meta: ObjectMeta<'a>,
-        /// Which replicas are meant.
+        /// The kind of replicas that is meant.
         pub replica_type: ReplicaType,
-        /// The tenant.
         pub tenant_id: &'a [u8],
     }
 }
 
 wire_struct! {
-    /// Gives a write up: PutRevoke, UpsertRevoke.
+    /// Aborts a write: PutRevoke, UpsertRevoke.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct RevokeRequest<'a> {
-        /// Who calls.
         pub client_id: Uuid,
-        /// The key.
         pub key: &'a [u8],
-        /// Which replicas are meant.
+        /// The kind of replicas that is meant.
         pub replica_type: ReplicaType,
-        /// The tenant.
         pub tenant_id: &'a [u8],
     }
 }
@@ -114,15 +99,11 @@ wire_struct! {
     /// Starts a batch of writes: BatchPutStart, BatchUpsertStart.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct BatchStartRequest<'a> {
-        /// Who calls.
         pub client_id: Uuid,
-        /// The keys.
         pub keys: Vec<&'a [u8]>,
-        /// Bytes of each value.
+        /// Size of each value in bytes, in the order of `keys`.
         pub slice_lengths: Vec<u64>,
-        /// How to store it.
         pub config: ReplicateConfig<'a>,
-        /// The tenant.
         pub tenant_id: &'a [u8],
     }
 }
@@ -131,28 +112,22 @@ wire_struct! {
     /// Ends a batch of writes.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct BatchPutEndRequest<'a> {
-        /// Who calls.
         pub client_id: Uuid,
-        /// Keys and checksums.
         pub object_metas: Vec<ObjectMeta<'a>>,
-        /// Which replicas are meant.
+        /// The kind of replicas that is meant.
         pub replica_type: ReplicaType,
-        /// The tenant.
         pub tenant_id: &'a [u8],
     }
 }
 
 wire_struct! {
-    /// Gives a batch of writes up.
+    /// Aborts a batch of writes.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct BatchPutRevokeRequest<'a> {
-        /// Who calls.
         pub client_id: Uuid,
-        /// The keys.
         pub keys: Vec<&'a [u8]>,
-        /// Which replicas are meant.
+        /// The kind of replicas that is meant.
         pub replica_type: ReplicaType,
-        /// The tenant.
         pub tenant_id: &'a [u8],
     }
 }
@@ -161,24 +136,18 @@ wire_struct! {
     /// Ends a batch of upserts.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct BatchUpsertEndRequest<'a> {
-        /// Who calls.
         pub client_id: Uuid,
-        /// Keys and checksums.
         pub object_metas: Vec<ObjectMeta<'a>>,
-        /// The tenant.
         pub tenant_id: &'a [u8],
     }
 }
 
 wire_struct! {
-    /// Gives a batch of upserts up.
+    /// Aborts a batch of upserts.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct BatchUpsertRevokeRequest<'a> {
-        /// Who calls.
         pub client_id: Uuid,
-        /// The keys.
         pub keys: Vec<&'a [u8]>,
-        /// The tenant.
         pub tenant_id: &'a [u8],
     }
 }
@@ -189,20 +158,18 @@ wire_struct! {
     pub struct RemoveRequest<'a> {
         /// The key, or the expression.
         pub key: &'a [u8],
-        /// In spite of leases.
+        /// Removes objects with a lease, too.
         pub force: bool,
-        /// The tenant.
         pub tenant_id: &'a [u8],
     }
 }
 
 wire_struct! {
-    /// Removes every object.
+    /// Removes all objects; those with a lease only with `force`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct RemoveAllRequest<'a> {
-        /// In spite of leases.
+        /// Removes objects with a lease, too.
         pub force: bool,
-        /// The tenant.
         pub tenant_id: &'a [u8],
     }
 }
@@ -211,57 +178,48 @@ wire_struct! {
     /// Removes a batch of objects.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct BatchRemoveRequest<'a> {
-        /// The keys.
         pub keys: Vec<&'a [u8]>,
-        /// In spite of leases.
+        /// Removes objects with a lease, too.
         pub force: bool,
-        /// The tenant.
         pub tenant_id: &'a [u8],
     }
 }
 
 wire_struct! {
-    /// Offers memory.
+    /// Mounts a segment of memory.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct MountSegmentRequest<'a> {
-        /// The segment.
         pub segment: Segment<'a>,
-        /// Who calls.
         pub client_id: Uuid,
     }
 }
 
 wire_struct! {
-    /// Offers all memory of a client again.
+    /// Mounts all segments of a client again.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ReMountSegmentRequest<'a> {
         /// All segments of the client.
         pub segments: Vec<Segment<'a>>,
-        /// Who calls.
         pub client_id: Uuid,
     }
 }
 
 wire_struct! {
-    /// Takes a segment back: UnmountSegment, UnmountNoFSegment.
+    /// Unmounts a segment: UnmountSegment, UnmountNoFSegment.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct UnmountSegmentRequest {
-        /// The segment.
         pub segment_id: Uuid,
-        /// Who calls.
         pub client_id: Uuid,
     }
 }
 
 wire_struct! {
-    /// Takes a segment back after a while.
+    /// Unmounts a segment after a grace period.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct GracefulUnmountSegmentRequest {
-        /// The segment.
         pub segment_id: Uuid,
-        /// Who calls.
         pub client_id: Uuid,
-        /// How long it stays readable.
+        /// How long its objects stay readable.
         pub grace_period_ms: u64,
     }
 }
@@ -271,45 +229,32 @@ wire_struct! {
     /// NotifyPromotionSuccess, NotifyPromotionFailure.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct ClientKeyRequest<'a> {
-        /// Who calls.
         pub client_id: Uuid,
-        /// The key.
         pub key: &'a [u8],
-        /// The tenant.
         pub tenant_id: &'a [u8],
     }
 }
 
 wire_struct! {
-    /// Starts a copy.
+    /// Starts a copy of an object to other segments.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct CopyStartRequest<'a> {
-        /// Who calls.
         pub client_id: Uuid,
-        /// The key.
         pub key: &'a [u8],
-        /// The tenant.
         pub tenant_id: &'a [u8],
-        /// Copy or move from here.
         pub src_segment: &'a [u8],
-        /// Copy to these.
         pub tgt_segments: Vec<&'a [u8]>,
     }
 }
 
 wire_struct! {
-    /// Starts a copy that the master asked for by itself.
+    /// Starts a copy that the master requested by itself.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct DynamicReplicaCopyStartRequest<'a> {
-        /// Who calls.
         pub client_id: Uuid,
-        /// The key.
         pub key: &'a [u8],
-        /// The tenant.
         pub tenant_id: &'a [u8],
-        /// Copy or move from here.
         pub src_segment: &'a [u8],
-        /// Copy to these.
         pub tgt_segments: Vec<&'a [u8]>,
         /// The lease under which the copy runs.
         pub dynamic_replication_lease_id: Uuid,
@@ -319,14 +264,11 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// Ends or gives up such a copy: DynamicReplicaCopyEnd, DynamicReplicaCopyRevoke.
+    /// Ends or aborts such a copy: DynamicReplicaCopyEnd, DynamicReplicaCopyRevoke.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct DynamicReplicaCopyFinishRequest<'a> {
-        /// Who calls.
         pub client_id: Uuid,
-        /// The key.
         pub key: &'a [u8],
-        /// The tenant.
         pub tenant_id: &'a [u8],
         /// The lease under which the copy runs.
         pub dynamic_replication_lease_id: Uuid,
@@ -336,68 +278,56 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// Starts a move.
+    /// Starts a move of a replica to another segment.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct MoveStartRequest<'a> {
-        /// Who calls.
         pub client_id: Uuid,
-        /// The key.
         pub key: &'a [u8],
-        /// The tenant.
         pub tenant_id: &'a [u8],
-        /// Copy or move from here.
         pub src_segment: &'a [u8],
-        /// Move to this.
         pub tgt_segment: &'a [u8],
     }
 }
 
 wire_struct! {
-    /// Asks for a copy.
+    /// Creates a task that copies an object to other segments.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct CreateCopyTaskRequest<'a> {
-        /// The key.
         pub key: &'a [u8],
-        /// The tenant.
         pub tenant_id: &'a [u8],
-        /// Copy to these.
+        /// Names of the segments to copy to.
         pub targets: Vec<&'a [u8]>,
     }
 }
 
 wire_struct! {
-    /// Asks for a move.
+    /// Creates a task that moves a replica to another segment.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct CreateMoveTaskRequest<'a> {
-        /// The key.
         pub key: &'a [u8],
-        /// The tenant.
         pub tenant_id: &'a [u8],
-        /// Move from here.
+        /// Name of the segment to move from.
         pub source: &'a [u8],
-        /// Move to this.
+        /// Name of the segment to move to.
         pub target: &'a [u8],
     }
 }
 
 wire_struct! {
-    /// Takes tasks to do.
+    /// Fetches tasks to carry out.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct FetchTasksRequest {
-        /// Who calls.
         pub client_id: Uuid,
-        /// How many at most.
+        /// Most tasks that are returned.
         pub batch_size: u64,
     }
 }
 
 wire_struct! {
-    /// Says how a task ended.
+    /// Reports how a task ended.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct MarkTaskToCompleteRequest<'a> {
-        /// Who calls.
         pub client_id: Uuid,
-        /// How it ended.
         pub request: TaskCompleteRequest<'a>,
     }
 }

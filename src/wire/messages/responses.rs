@@ -1,4 +1,4 @@
-//! What the functions answer. A handler can answer with a list that it only borrows.
+//! The responses of the functions. A handler can answer with a list that it only borrows.
 
 use super::objects::ReplicaDescriptor;
 use crate::wire::struct_pack::{List, wire_struct};
@@ -8,11 +8,10 @@ wire_struct! {
     /// The readable replicas of an object.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct GetReplicaListResponse<'a> {
-        /// The replicas.
         pub replicas: List<'a, ReplicaDescriptor<'a>>,
         /// How long they may be read.
         pub lease_ttl_ms: u64,
-        /// The checksum that the writer gave.
+        /// Checksum that the writer named at the end of the write, if any.
         pub object_checksum: Option<u64>,
     }
 }
@@ -29,77 +28,70 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// Where clients keep files.
+    /// Settings for clients that keep files.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct GetStorageConfigResponse<'a> {
-        /// The directory; empty: none.
+        /// Directory for files; empty for none.
         pub fsdir: &'a [u8],
-        /// Whether files are evicted.
+        /// Whether clients may evict files from their disks.
         pub enable_disk_eviction: bool,
-        /// How many bytes files may take; 0: no limit.
+        /// Most bytes that files may take; 0 for no limit.
         pub quota_bytes: u64,
     }
 }
 
 wire_struct! {
-    /// Which client owns a segment.
+    /// The owner of a segment.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct NoFSegmentOwnerInfo {
-        /// The segment.
         pub segment_id: Uuid,
-        /// Its owner.
         pub client_id: Uuid,
     }
 }
 
 wire_struct! {
-    /// What a copy reads and writes.
+    /// Source and targets of a copy.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct CopyStartResponse<'a> {
-        /// Read from here.
+        /// The replica that the client reads from.
         pub source: ReplicaDescriptor<'a>,
-        /// Write to these.
+        /// The replicas that the client writes to.
         pub targets: List<'a, ReplicaDescriptor<'a>>,
     }
 }
 
 wire_struct! {
-    /// What a move reads and writes.
+    /// Source and target of a move.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct MoveStartResponse<'a> {
-        /// Read from here.
+        /// The replica that the client reads from.
         pub source: ReplicaDescriptor<'a>,
-        /// Write to this; none when the target has the object already.
+        /// Replica to write to; `None` if the target has the object already.
         pub target: Option<ReplicaDescriptor<'a>>,
     }
 }
 
 wire_struct! {
-    /// Where an object that comes back from disk goes.
+    /// Memory for an object that comes back from disk.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct PromotionAllocStartResponse<'a> {
-        /// Write to this.
+        /// The replica that the client writes to.
         pub memory_descriptor: ReplicaDescriptor<'a>,
     }
 }
 
 wire_struct! {
-    /// How far a task has come.
+    /// The state of a task.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct QueryTaskResponse<'a> {
-        /// The task.
         pub id: Uuid,
-        /// Copy or move.
         pub kind: TaskType,
-        /// How far it has come.
         pub status: TaskStatus,
-        /// When it was made.
         pub created_at_ms: i64,
-        /// When it last changed.
         pub last_updated_at_ms: i64,
-        /// Who does it.
+        /// The client that carries it out.
         pub assigned_client: Uuid,
-        /// What its client said.
+        /// Message of that client, or of the timeout.
         pub message: &'a [u8],
     }
 }

@@ -1,6 +1,7 @@
-//! Calls of a connection whose work is done outside its loop.
+//! Calls of a connection whose work runs on blocking threads, outside the connection's loop.
 
 use super::service::{Aside, BoxFuture, Failure};
+use crate::engine::types::SequenceId;
 use crate::wire::frame;
 use std::future::Future;
 use std::pin::Pin;
@@ -9,21 +10,22 @@ use std::task::{Context, Poll};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
-/// A call that is done.
+/// A call whose work has ended.
 pub(super) struct Done {
-    /// Which call.
+    /// Sequence number of the call.
     pub(super) sequence: u32,
-    /// The whole frame, or an error if the work panicked.
+    /// The whole frame; an error if the work panicked.
     pub(super) frame: Vec<u8>,
-    /// What it depends on.
-    pub(super) depends_on: u64,
-    /// Its place, unless the work panicked.
+    /// The sequence id that the reply depends on.
+    pub(super) depends_on: SequenceId,
+    /// Its permit, unless the work panicked.
     pub(super) place: Option<OwnedSemaphorePermit>,
 }
 
-/// The calls of one connection that are under way, and the one that waits for its place.
+/// The calls of one connection that are running, and the one that waits for a permit.
 pub(super) struct Asides {
-    /// Places for the work of all connections. A place is taken until the connection has the reply and is charged for it.
+    /// Permits for the work of all connections. A permit is held until the connection has the reply and is charged for
+    /// it.
     places: Arc<Semaphore>,
     running: Vec<Running>,
     next: Option<Next>,
@@ -43,19 +45,19 @@ struct Next {
 }
 
 impl Asides {
-    /// None yet.
+    /// Starts without any call; `places` has the permits of all connections.
     pub(super) fn new(places: Arc<Semaphore>) -> Self {
         Self { places, running: Vec::new(), next: None }
     }
 
-    /// Starts a call, or puts it in line.
+    /// Starts a call, or queues it for a permit.
     pub(super) fn start(&mut self, sequence: u32, aside: Box<Aside>) {
         debug_assert!(self.next.is_none(), "a call was started behind one that waits");
         match Arc::clone(&self.places).try_acquire_owned() {
             Ok(place) => self.run(sequence, *aside, place),
             Err(_) => {
                 let places = Arc::clone(&self.places);
-                // They are never closed.
+                // The semaphore is never closed.
                 let place = Box::pin(async move { places.acquire_owned().await.ok() });
                 self.next = Some(Next { sequence, aside, place });
             }
@@ -64,7 +66,7 @@ impl Asides {
 
     fn run(&mut self, sequence: u32, aside: Aside, place: OwnedSemaphorePermit) {
         let Aside { work, keeps, holds_back } = aside;
-        // The work goes on when the connection is gone, and keeps its place until it ends.
+        // The work goes on when the connection is gone, and keeps its permit until it ends.
         let task = tokio::task::spawn_blocking(move || {
             let mut reply = Vec::new();
             let start = frame::begin_response(&mut reply);
@@ -76,7 +78,7 @@ impl Asides {
                 Err(Failure { code, message }) => {
                     reply.clear();
                     frame::append_error(&mut reply, sequence, code, message);
-                    0
+                    SequenceId(0)
                 }
             };
             Done { sequence, frame: reply, depends_on, place: Some(place) }
@@ -84,26 +86,26 @@ impl Asides {
         self.running.push(Running { sequence, keeps, holds_back, task });
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no such call.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.running.is_empty() && self.next.is_none()
     }
 
-    /// Whether the next request of the connection has to wait for one of them.
+    /// Returns whether the next request of the connection has to wait for one of them.
     #[inline]
     pub(super) fn hold_back(&self) -> bool {
         self.next.is_some() || self.running.iter().any(|running| running.holds_back)
     }
 
-    /// Bytes of memory that they keep.
+    /// Returns the bytes of memory that they keep.
     #[inline]
     pub(super) fn keep(&self) -> usize {
         let next = self.next.as_ref().map_or(0, |next| next.aside.keeps);
         self.running.iter().map(|running| running.keeps).sum::<usize>() + next
     }
 
-    /// One that is done. If there is none, the task is woken when that changes.
+    /// Returns a call that is done. If there is none, the task is woken when that changes.
     pub(super) fn poll_done(&mut self, cx: &mut Context<'_>) -> Option<Done> {
         if let Some(next) = &mut self.next
             && let Poll::Ready(place) = next.place.as_mut().poll(cx)
@@ -122,7 +124,7 @@ impl Asides {
                 tracing::error!(%error, "a call whose work was done aside failed");
                 let mut reply = Vec::new();
                 frame::append_error(&mut reply, sequence, frame::HANDLER_FAILED, "the call failed");
-                Done { sequence, frame: reply, depends_on: 0, place: None }
+                Done { sequence, frame: reply, depends_on: SequenceId(0), place: None }
             }));
         }
         None

@@ -1,8 +1,9 @@
-//! What all connections together may hold for slow peers.
+//! Limit of the memory that all connections together hold for slow peers.
 //!
 //! Each connection has a free share. What it holds beyond that is charged to a common budget, so that a thousand peers
 //! which each stay within the limits of one cannot exhaust the memory of the master. When the budget is used up, the
-//! one who has moved nothing for the longest time goes: a peer that stopped in the middle, not one that just came.
+//! connection that has moved no bytes for the longest time is closed: a peer that stopped in the middle, not one that
+//! just connected.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -11,13 +12,13 @@ use std::task::{Context, Waker};
 use std::time::Instant;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// The places of calls whose replies are charged for the first time.
+/// Permits of calls whose replies are charged for the first time.
 pub(super) type Places = Vec<OwnedSemaphorePermit>;
 
-/// A common budget.
+/// A budget of bytes that all connections share.
 #[derive(Debug)]
 pub(super) struct Budget {
-    /// What each connection may hold without being charged.
+    /// Bytes that each connection may hold without being charged.
     free: usize,
     limit: usize,
     charged: Mutex<Charged>,
@@ -28,41 +29,41 @@ struct Charged {
     bytes: usize,
     last_id: u64,
     holders: HashMap<u64, Holder>,
-    /// Places of calls that somebody has to go for. They are given back when it has, and its memory with it.
+    /// Permits held until the connection evicted for them has freed its memory.
     leaving: HashMap<u64, Places>,
 }
 
 #[derive(Debug)]
 struct Holder {
     bytes: usize,
-    /// When something last moved between us and the peer.
+    /// When bytes last moved between this master and the peer.
     moved: Instant,
     waker: Waker,
 }
 
 impl Budget {
-    /// A budget of `limit` bytes, besides `free` bytes for each connection.
+    /// Creates a budget of `limit` bytes, besides `free` bytes for each connection.
     pub(super) fn new(free: usize, limit: usize) -> Arc<Self> {
         Arc::new(Self { free, limit, charged: Mutex::default() })
     }
 }
 
-/// What one connection is charged; given back when it goes.
+/// The charge of one connection; returned when it is dropped.
 pub(super) struct Charge {
     budget: Arc<Budget>,
-    /// Its name among those who are charged.
+    /// Key in [`Charged::holders`]; `None` while nothing is charged.
     id: Option<u64>,
 }
 
 impl Charge {
-    /// Nothing yet.
+    /// Starts without a charge, for a new connection.
     pub(super) fn new(budget: Arc<Budget>) -> Self {
         Self { budget, id: None }
     }
 
-    /// Charges a connection that holds `held` bytes; `false` if it has to go. `moved`: something has come from the peer
-    /// or gone to it, or it is not the peer that is waited for. If this connection has to go later, its task is woken. If
-    /// others have to go for it, they take `places` with them.
+    /// Charges a connection that holds `held` bytes; returns `false` if it has to be closed. `moved` means that bytes
+    /// came from the peer or went to it, or that the connection does not wait for the peer. If this connection is
+    /// evicted later, its task is woken. If other connections are evicted for it, they take over `places`.
     #[inline]
     pub(super) fn settle(&mut self, held: usize, moved: bool, places: &mut Places, cx: &Context<'_>) -> bool {
         if held <= self.budget.free && self.id.is_none() {
@@ -76,7 +77,7 @@ impl Charge {
         let mut charged = self.budget.charged.lock();
         let charged = &mut *charged;
         let id = match self.id {
-            // Somebody else needed the room.
+            // This connection was evicted for another one.
             Some(id) if !charged.holders.contains_key(&id) => return false,
             Some(id) => id,
             None => {
@@ -102,7 +103,7 @@ impl Charge {
         holder.waker.clone_from(cx.waker());
         charged.bytes = charged.bytes - holder.bytes + bytes;
         holder.bytes = bytes;
-        // One that is alone may stay: a healthy client may ask for one reply larger than the budget.
+        // A single holder may stay: a healthy client may request one reply larger than the budget.
         while charged.bytes > self.budget.limit && charged.holders.len() > 1 {
             let Some(slowest) = charged.slowest() else { break };
             if let Some(holder) = charged.remove(slowest) {
@@ -120,7 +121,7 @@ impl Charge {
 }
 
 impl Charged {
-    /// Who has moved nothing for the longest time.
+    /// Returns the holder that has moved no bytes for the longest time.
     fn slowest(&self) -> Option<u64> {
         self.holders.iter().min_by_key(|(_, holder)| holder.moved).map(|(id, _)| *id)
     }

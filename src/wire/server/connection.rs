@@ -1,8 +1,8 @@
-//! One connection: a future that reads, calls, and writes.
+//! One connection: a future that reads requests, calls the service, and writes replies.
 //!
-//! Buffers belong to the thread, not to the connection: whatever one read brings is handled at once, all replies go
-//! out with one write, and only what is left over (a partial request, bytes the socket did not take) is copied to the
-//! connection. So an idle connection holds no buffer at all, and a call allocates nothing.
+//! Buffers belong to the thread, not to the connection: everything that one read brings is handled at once, all replies
+//! are sent with one write, and only what is left over (a partial request, bytes that the socket did not take) is
+//! copied to the connection. So an idle connection holds no buffer at all, and a call allocates nothing.
 
 use super::aside::{Asides, Done};
 use super::budget::Charge;
@@ -10,6 +10,7 @@ use super::deferred::{DeferredCalls, Settled};
 use super::parked::Parked;
 use super::refused;
 use super::service::{BoxFuture, Failure, Outcome, Service, Turn, Waited};
+use crate::engine::types::SequenceId;
 use crate::wire::frame::{self, FrameError, RequestHeader};
 use crate::wire::functions::Function;
 use std::cell::RefCell;
@@ -23,12 +24,13 @@ use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
 
-/// How much one read takes. Some hundred small requests; also what a connection can hold back in whole requests.
+/// Bytes that one read takes: some hundred small requests. It is also the most that a connection holds back in whole
+/// requests.
 const READ_CHUNK: usize = 32 << 10;
-/// While more reply bytes than this wait for the peer or for the log, no further request of the connection is started:
-/// what a client that never reads can make the master hold, besides one reply.
+/// While more reply bytes than this wait for the peer or for the log, no further request of the connection is started.
+/// This bounds what a client that never reads can make the master hold, besides one reply.
 const OUTPUT_LIMIT: usize = 32 << 10;
-/// A thread keeps its output buffer up to this size; a rare huge reply is not kept for ever.
+/// Largest output buffer that a thread keeps, so that the memory of a rare huge reply is freed.
 const KEPT_SCRATCH: usize = 1 << 20;
 
 struct Scratch {
@@ -41,7 +43,7 @@ thread_local! {
         RefCell::new(Scratch { input: vec![0; READ_CHUNK].into_boxed_slice(), output: Vec::new() });
 }
 
-/// Why a connection ended.
+/// Why a connection ended: because of the peer, a limit, or the loss of the lead.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Closed {
     #[error("the peer closed the connection")]
@@ -70,40 +72,40 @@ pub(super) struct Connection<S> {
     service: Arc<S>,
     /// Received and not yet handled: a partial request, or requests that may not start yet.
     input: Vec<u8>,
-    /// Replies that the socket has not taken yet, from `written` on.
+    /// Replies that the socket has not taken yet, from offset `written` on.
     output: Vec<u8>,
     written: usize,
-    /// The durable prefix when it was last looked at; it only grows.
-    durable: u64,
+    /// The durable prefix when it was last read; it only grows.
+    durable: SequenceId,
     parked: Parked,
     asides: Asides,
     deferred: DeferredCalls,
-    /// Of calls that are done and that this connection is not charged for yet.
+    /// Permits of calls that are done and that this connection is not charged for yet.
     places: Vec<OwnedSemaphorePermit>,
     /// What the next request waits for before it can start.
     waiting: Option<BoxFuture<Option<Turn>>>,
-    /// What it waited for. A turn is kept while requests are handled that came together, never longer.
+    /// What it waited for. A turn is kept only while requests that arrived together are handled.
     waited: Waited,
     idle: Option<IdleTimer>,
     charges: Charges,
     /// Whether bytes have come from the peer, and gone to it, since the charges were last settled.
     received: bool,
     sent: bool,
-    /// Set when the input makes no sense. What is answered by then is sent as far as the socket takes it at once; replies
-    /// that wait for the log, for the peer or for work aside go with the connection.
+    /// Set when the input violates the protocol. Replies that are ready by then are sent as far as the socket takes
+    /// them at once; those that wait for the log, for the peer or for work aside are dropped with the connection.
     broken: Option<FrameError>,
 }
 
-/// What a connection is charged for.
+/// The two charges of a connection.
 pub(super) struct Charges {
-    /// Requests that are not whole, or wait, and replies that wait for the log.
+    /// For requests that are incomplete or wait, and replies that wait for the log.
     pub(super) pending: Charge,
-    /// Replies that the peer does not read.
+    /// For replies that the peer does not read.
     pub(super) unread: Charge,
 }
 
 impl<S: Service> Connection<S> {
-    /// Serves `stream` with `service`.
+    /// Creates the future that serves `stream` with `service`.
     pub(super) fn new(
         stream: TcpStream,
         service: Arc<S>,
@@ -122,7 +124,7 @@ impl<S: Service> Connection<S> {
             input: Vec::new(),
             output: Vec::new(),
             written: 0,
-            durable: 0,
+            durable: SequenceId(0),
             parked: Parked::default(),
             asides,
             deferred: DeferredCalls::default(),
@@ -181,7 +183,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Handles every whole request in `input` that may start; says how many bytes they had.
+    /// Handles every whole request in `input` that may start; returns how many bytes they had.
     fn handle(&mut self, input: &[u8], out: &mut Vec<u8>) -> usize {
         let mut used = 0;
         while out.len() + self.parked.bytes() <= OUTPUT_LIMIT && !self.asides.hold_back() {
@@ -209,7 +211,7 @@ impl<S: Service> Connection<S> {
         used
     }
 
-    /// Starts one call; `false` if it cannot start yet.
+    /// Starts one call; returns `false` if it cannot start yet.
     #[inline]
     fn start(&mut self, header: RequestHeader, body: &[u8], out: &mut Vec<u8>) -> bool {
         let sequence = header.sequence;
@@ -251,9 +253,9 @@ impl<S: Service> Connection<S> {
         true
     }
 
-    /// Completes the reply that starts at `start` of `out`, and parks it if the log is not that far.
+    /// Completes the reply that starts at offset `start` of `out`, and parks it if what it depends on is not durable.
     #[inline]
-    fn finish(&mut self, start: usize, sequence: u32, depends_on: u64, out: &mut Vec<u8>) {
+    fn finish(&mut self, start: usize, sequence: u32, depends_on: SequenceId, out: &mut Vec<u8>) {
         frame::finish_response(out, start, sequence);
         if !self.is_durable(depends_on) {
             self.parked.push(depends_on, sequence, &out[start..]);
@@ -261,9 +263,9 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Whether the log is as far as that.
+    /// Returns whether the durable prefix has reached `id`.
     #[inline]
-    fn is_durable(&mut self, id: u64) -> bool {
+    fn is_durable(&mut self, id: SequenceId) -> bool {
         if id > self.durable {
             self.durable = self.service.durable();
         }
@@ -276,7 +278,7 @@ impl<S: Service> Connection<S> {
             if !self.is_durable(depends_on) {
                 self.parked.push(depends_on, sequence, &frame);
             } else if out.is_empty() && frame.len() > KEPT_SCRATCH {
-                // It need not be copied, and the thread does not keep it.
+                // Moving the frame avoids a copy, and the thread does not keep its memory.
                 *out = frame;
             } else {
                 out.extend_from_slice(&frame);
@@ -297,7 +299,8 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Writes what waits and then `out`; what the socket does not take is kept, and `out` is empty afterwards.
+    /// Writes the replies that are left over and then `out`; what the socket does not take is kept, and `out` is empty
+    /// afterwards.
     fn flush(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Result<(), Closed> {
         if !self.output.is_empty() {
             let sent = write_some(&mut self.stream, &*self.service, cx, &self.output[self.written..])?;
@@ -332,7 +335,7 @@ impl<S: Service> Connection<S> {
         Ok(())
     }
 
-    /// Whether another request may start. If not, the task is woken when that can change.
+    /// Returns whether another request may start. If not, the task is woken when that can change.
     fn may_start(&mut self, cx: &mut Context<'_>) -> bool {
         if let Some(waiting) = &mut self.waiting {
             let Poll::Ready(turn) = waiting.as_mut().poll(cx) else { return false };
@@ -342,15 +345,15 @@ impl<S: Service> Connection<S> {
         let may = self.output.len() - self.written + self.parked.bytes() <= OUTPUT_LIMIT
             && !self.asides.hold_back();
         if !may {
-            // Others wait for the turn and for what a ticket reserves, and a client that does not read must not keep
-            // either from them.
+            // Other connections wait for the turn and for the space that a ticket reserves; a client that does not read
+            // must not keep either from them.
             self.waited.turn = None;
             self.waited.ticket = None;
         }
         may
     }
 
-    /// Whether `input` starts with a whole request, or with something that is none.
+    /// Returns whether `input` starts with a whole request, or with bytes that cannot become one.
     fn has_request(&self) -> bool {
         match RequestHeader::parse(&self.input) {
             Ok(Some(header)) => self.input.len() >= header.frame_length(),
@@ -370,8 +373,8 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Appends to a partial request. The buffer doubles up to what the request needs, never by what its header only
-    /// promises.
+    /// Appends to a partial request. The buffer doubles up to the length of the request; it never grows to the length
+    /// that a header merely announces.
     fn append_input(&mut self, more: &[u8]) {
         if let Ok(Some(header)) = RequestHeader::parse(&self.input) {
             let missing = header.frame_length().saturating_sub(self.input.len());
@@ -381,10 +384,10 @@ impl<S: Service> Connection<S> {
         self.input.extend_from_slice(more);
     }
 
-    /// Charges what this connection keeps while it waits; `false` if it has to go.
+    /// Charges what this connection keeps while it waits; returns `false` if it has to be closed.
     fn settle(&mut self, cx: &Context<'_>) -> bool {
         let pending = self.input.capacity() + self.parked.bytes() + self.asides.keep() + self.deferred.keep();
-        // What waits for the log or for work of ours is no fault of the peer's.
+        // A wait for the log or for this master's own work is not the peer's fault.
         let ours = self.waits_for_us();
         let (received, sent) = (self.received || ours, self.sent);
         (self.received, self.sent) = (false, false);
@@ -396,7 +399,7 @@ impl<S: Service> Connection<S> {
         settled
     }
 
-    /// Whether the peer waits for an answer.
+    /// Returns whether the peer waits for a reply.
     fn waits_for_us(&self) -> bool {
         self.waiting.is_some()
             || !self.parked.is_empty()
@@ -409,7 +412,7 @@ impl<S: Service> Connection<S> {
         let Some(idle) = &mut self.idle else { return false };
         while idle.sleep.as_mut().poll(cx).is_ready() {
             if waiting {
-                // The peer waits for us, not we for it.
+                // The peer waits for this master, not the reverse.
                 idle.last_request = tokio::time::Instant::now();
             }
             let deadline = idle.last_request + idle.limit;
@@ -422,7 +425,7 @@ impl<S: Service> Connection<S> {
     }
 }
 
-/// Empties the buffer of a thread.
+/// Empties the output buffer of a thread.
 fn empty(out: &mut Vec<u8>) {
     out.clear();
     if out.capacity() > KEPT_SCRATCH {
@@ -430,7 +433,7 @@ fn empty(out: &mut Vec<u8>) {
     }
 }
 
-/// Writes until all is written or the socket is full; says how much was.
+/// Writes until all is written or the socket is full; returns how many bytes were.
 fn write_some<S: Service>(
     stream: &mut TcpStream,
     service: &S,

@@ -9,33 +9,33 @@ pub(super) struct DeferredCalls {
     calls: Vec<(u32, Deferred)>,
 }
 
-/// A call whose reply has come.
+/// A call whose reply is ready.
 pub(super) struct Settled {
-    /// Which call.
+    /// Sequence number of the call.
     pub(super) sequence: u32,
-    /// Its reply, or the RPC error that is its reply.
+    /// Its reply, or the RPC error that is sent instead.
     pub(super) reply: Result<DeferredReply, Failure>,
 }
 
 impl DeferredCalls {
-    /// Adds a call.
+    /// Adds a call whose reply is yet to come.
     pub(super) fn push(&mut self, sequence: u32, call: Deferred) {
         self.calls.push((sequence, call));
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no such call.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
 
-    /// Bytes of memory that they keep.
+    /// Returns the bytes of memory that they keep.
     #[inline]
     pub(super) fn keep(&self) -> usize {
         self.calls.iter().map(|(_, call)| call.keeps).sum()
     }
 
-    /// The first whose reply has come. If there is none, the task is woken when that changes.
+    /// Returns the first call whose reply is ready. If there is none, the task is woken when that changes.
     pub(super) fn poll_settled(&mut self, cx: &mut Context<'_>) -> Option<Settled> {
         for index in 0..self.calls.len() {
             let (sequence, call) = &mut self.calls[index];

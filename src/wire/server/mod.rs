@@ -1,7 +1,7 @@
 //! The TCP server: accepts connections and runs one task for each.
 //!
-//! It frames requests, hands them to a [`Service`] in the order of their arrival, and sends the replies when they may
-//! be sent. It knows nothing of what a call means.
+//! It parses frames, passes requests to a [`Service`] in the order of their arrival, and sends the replies when they
+//! may be sent. It knows nothing of what a call means.
 
 mod aside;
 mod budget;
@@ -29,36 +29,35 @@ use tokio::task::JoinSet;
 
 use crate::net::listen::listen;
 
-/// Connections that the kernel holds for us until they are accepted: thousands of clients reconnect at once after a
-/// failover.
+/// Connections that the kernel queues until they are accepted: thousands of clients reconnect at once after a failover.
 const BACKLOG: i32 = 4096;
-/// Out of file descriptors: how long to wait before the next attempt to accept.
+/// Wait before the next attempt to accept when file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// A line about refused, failed or closed connections at most this often each.
+/// Least time between two log lines about refused connections, failed accepts, or closed connections, each.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a connection may hold in requests and in replies that wait for the log before it is charged: what the limits of
-/// one connection come to with small requests.
+/// Bytes that a connection may hold in requests and in replies that wait for the log before it is charged: what the
+/// limits of one connection come to with small requests.
 const FREE_PENDING: usize = 64 << 10;
-/// The same for replies that the peer does not read. A thousand clients that never read hold this much each, what they
-/// sent last, and the budget together.
+/// The same for replies that the peer does not read. A thousand clients that never read make the master hold this much
+/// for each of them, their last requests, and the budget.
 const FREE_UNREAD: usize = 32 << 10;
 
-/// How the server treats connections.
+/// Limits and options of connections.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Connections beyond this many are closed at once.
+    /// Connections beyond this number are closed at once.
     pub max_connections: usize,
-    /// Connections from which no request came for so long are closed.
+    /// Connections from which no request came for this long are closed.
     pub idle_timeout: Option<Duration>,
-    /// Send small replies at once.
+    /// Whether small replies are sent at once (TCP_NODELAY).
     pub no_delay: bool,
-    /// How many bytes of large requests, and of replies that wait for the log, all connections may hold together; beyond
-    /// it those are closed from which nothing has come for the longest time.
+    /// Bytes of large requests, and of replies that wait for the log, that all connections may hold together. Beyond
+    /// it, the connections from which nothing has come for the longest time are closed.
     pub max_pending_bytes: usize,
     /// The same for replies that peers do not read.
     pub max_unread_bytes: usize,
-    /// How many calls may do their work aside at a time, over all connections.
+    /// How many calls may work on blocking threads at a time, over all connections.
     pub max_aside: usize,
 }
 
@@ -71,7 +70,7 @@ impl Default for Settings {
             // Eight requests of the largest size.
             max_pending_bytes: 512 << 20,
             max_unread_bytes: 32 << 20,
-            // Each keeps a processor busy, and the upkeep needs threads as well.
+            // Each keeps a processor busy, and upkeep needs threads as well.
             max_aside: 2,
         }
     }
@@ -85,7 +84,7 @@ pub struct BindError {
     source: std::io::Error,
 }
 
-/// A server whose port is open and whose calls nobody answers yet.
+/// A server whose port is open and whose connections are not accepted yet.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -106,7 +105,7 @@ impl Server {
         Ok(Self { listener, address, settings, connections: Arc::default() })
     }
 
-    /// Serves a port that is open already.
+    /// Takes over a port that is open already.
     pub fn on(
         listener: std::net::TcpListener,
         address: SocketAddr,
@@ -121,23 +120,23 @@ impl Server {
         Ok(Self { listener, address, settings, connections: Arc::default() })
     }
 
-    /// Where the server listens; names the port when 0 was asked for.
+    /// Returns the address that the server listens on, with the chosen port when 0 was requested.
     pub fn local_address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Another descriptor of the listening socket.
+    /// Duplicates the descriptor of the listening socket.
     pub fn socket(&self) -> std::io::Result<OwnedFd> {
         self.listener.as_fd().try_clone_to_owned()
     }
 
-    /// A counter of open connections that stays valid while the server runs.
+    /// Returns a counter of open connections that stays valid while the server runs.
     pub fn connections(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.connections)
     }
 
-    /// Serves until `stop` says true or its sender is gone; then all connections are closed, and no byte is sent any
-    /// more when this returns. What it returns is the port, which closes when it is dropped.
+    /// Serves until `stop` turns true or its sender is gone; then closes all connections. No byte is sent any more when
+    /// this returns. Returns the port, which closes when it is dropped.
     pub async fn serve<S: Service>(self, service: Arc<S>, mut stop: watch::Receiver<bool>) -> TcpListener {
         let Self { listener, settings, connections, .. } = self;
         let stopped = async move { drop(stop.wait_for(|stop| *stop).await) };
@@ -158,6 +157,7 @@ impl Server {
                 }
                 accepted = listener.accept() => match accepted {
                     Ok((_, peer)) if tasks.len() >= settings.max_connections => {
+                        // Dropping the accepted stream closes it.
                         if refused.allow() {
                             tracing::warn!(%peer, limit = settings.max_connections, "refused a connection, too many are open");
                         }
@@ -203,7 +203,7 @@ async fn run<S: Service>(
     (peer, Connection::new(stream, service, charges, asides, settings.idle_timeout).await)
 }
 
-/// Says why a connection ended. Peers decide how often that happens, so what they cause is throttled.
+/// Logs why a connection ended. Peers decide how often that happens, so the lines that they cause are throttled.
 fn report(ended: Result<(SocketAddr, Closed), tokio::task::JoinError>, throttle: &mut Throttle) {
     match ended {
         Ok((peer, reason @ (Closed::Frame(_) | Closed::Overload))) => {
@@ -212,7 +212,7 @@ fn report(ended: Result<(SocketAddr, Closed), tokio::task::JoinError>, throttle:
             }
         }
         Ok((peer, reason)) => tracing::debug!(%peer, %reason, "connection closed"),
-        // A handler that panics costs its connection, not the server.
+        // A panic in a handler costs its connection, not the server.
         Err(error) if error.is_panic() => {
             tracing::error!(%error, "a request handler panicked, its connection is closed");
         }

@@ -1,5 +1,5 @@
-//! Replies that wait until what they depend on is durable: the frames, and waking the connection. Which of them may leave
-//! is decided by [`ParkedAnswers`].
+//! Replies that wait until what they depend on is durable: keeps the frames, and wakes the connection.
+//! [`ParkedAnswers`] decides which of them may be sent.
 
 use super::service::{BoxFuture, GiveUp, Service};
 use crate::engine::types::SequenceId;
@@ -12,45 +12,44 @@ use std::task::{Context, Poll};
 pub(super) struct Parked {
     frames: Vec<u8>,
     answers: ParkedAnswers<Frame>,
-    /// The id that is waited for, always the lowest one.
-    wait: Option<(u64, BoxFuture<()>)>,
+    /// The sequence id that the task waits for, always the lowest one.
+    wait: Option<(SequenceId, BoxFuture<()>)>,
 }
 
-/// One of them.
+/// One parked reply; its bytes are in `Parked::frames`.
 #[derive(Debug)]
 struct Frame {
     /// Bytes of its frame.
     length: usize,
-    /// The call that it answers.
     sequence: u32,
 }
 
 impl Parked {
-    /// Bytes that wait.
+    /// Returns the bytes of all parked frames.
     pub(super) fn bytes(&self) -> usize {
         self.frames.len()
     }
 
-    /// Whether nothing waits.
+    /// Returns whether no reply is parked.
     pub(super) fn is_empty(&self) -> bool {
         self.answers.is_empty()
     }
 
     /// Keeps a frame until `depends_on` is durable.
-    pub(super) fn push(&mut self, depends_on: u64, sequence: u32, frame: &[u8]) {
+    pub(super) fn push(&mut self, depends_on: SequenceId, sequence: u32, frame: &[u8]) {
         self.frames.extend_from_slice(frame);
-        self.answers.park(SequenceId(depends_on), Frame { length: frame.len(), sequence });
+        self.answers.park(depends_on, Frame { length: frame.len(), sequence });
     }
 
-    /// Moves every frame whose dependency is durable to `out`; the order of those that stay is kept. While frames
-    /// stay, the task is woken when the durable prefix moves. Of a log that takes no writes they are given up after a
-    /// while: what became of the call is unknown (R5).
+    /// Moves every frame whose dependency is durable to `out`; the order of those that stay is kept. While frames stay,
+    /// the task is woken when the durable prefix moves. If the log takes no writes, they are given up after a while
+    /// with an error, because the outcome of the call is unknown (R5).
     pub(super) fn release<S: Service>(&mut self, service: &S, cx: &mut Context<'_>, out: &mut Vec<u8>) {
         while !self.answers.is_empty() {
-            if self.move_released(SequenceId(service.durable()), service.gives_up(), out) {
+            if self.move_released(service.durable(), service.gives_up(), out) {
                 continue;
             }
-            let Some(SequenceId(lowest)) = self.answers.lowest() else { return };
+            let Some(lowest) = self.answers.lowest() else { return };
             if self.wait.as_ref().is_some_and(|wait| wait.0 != lowest) {
                 self.wait = None;
             }
@@ -63,7 +62,8 @@ impl Parked {
         self.wait = None;
     }
 
-    /// Moves what may leave to `out`, and an error for what is given up; false if there is neither.
+    /// Moves the frames that may be sent to `out`, and an error for those that are given up; returns false if there is
+    /// neither.
     fn move_released(&mut self, durable: SequenceId, give_up: Option<GiveUp>, out: &mut Vec<u8>) -> bool {
         let log = LogState { durable, refusing: give_up.map(|give_up| give_up.refusing) };
         let (mut kept, mut start) = (Vec::new(), 0);

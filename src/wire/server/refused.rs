@@ -1,4 +1,4 @@
-//! The log line about a request whose arguments cannot be read.
+//! The log line about a request whose arguments cannot be decoded.
 
 use crate::wire::functions::Function;
 use crate::wire::generation::Refusal;
@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Who sends nonsense must not fill our disk: one line a second. Each reason has its own, because nonsense from one peer
-/// must not hide that another is of the wrong generation.
+/// Rate limit of one line a second for each reason, so that a peer which sends garbage cannot fill the disk. Each
+/// reason has its own limit, because garbage from one peer must not hide that another is of the wrong generation.
 #[derive(Default)]
 struct Lines {
     generation: AtomicU64,
@@ -17,7 +17,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Whether a line may be written in this second after the epoch.
+    /// Returns whether a line may be written in this second after the epoch.
     fn allow(&self, reason: Refusal, second: u64) -> bool {
         let last = match reason {
             Refusal::OtherGeneration(_) => &self.generation,
@@ -28,7 +28,7 @@ impl Lines {
     }
 }
 
-/// Says why a request was refused.
+/// Logs why a request was refused.
 #[cold]
 pub(super) fn report(function: Function, reason: Refusal, peer: impl FnOnce() -> io::Result<SocketAddr>) {
     static LINES: Lines =

@@ -1,5 +1,6 @@
-//! What the server asks of whoever answers the calls.
+//! The interface between the server and the service that answers the calls.
 
+use crate::engine::types::SequenceId;
 use crate::replication::parked_answers::Refusing;
 use crate::wire::functions::Function;
 use crate::wire::generation::Refusal;
@@ -11,46 +12,46 @@ use std::time::Instant;
 /// A future that a service hands to a connection.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// The right to do what one call at a time does. It passes to the next in line when it is dropped.
+/// A permit for the work that only one call at a time may do. It passes to the next call in line when it is dropped.
 pub type Turn = tokio::sync::OwnedSemaphorePermit;
 
 /// What a call has waited for before it could start.
 #[derive(Debug, Default)]
 pub struct Waited {
-    /// What the wait brought, or what an earlier call took that came with this one.
+    /// The turn that the wait returned, or that an earlier call took which arrived with this one.
     pub turn: Option<Turn>,
-    /// Since when this call waits, if it does.
+    /// When this call began to wait; `None` if it has not.
     pub since: Option<Instant>,
-    /// The place of this call in a line of the service's own. It is given up when the call starts, and with the
+    /// The position of this call in a queue of the service. It is dropped when the call starts, and with the
     /// connection.
     pub ticket: Option<Box<dyn Any + Send>>,
 }
 
-/// What a handler says about the reply that it has appended to `out`.
+/// Result of a handler, about the reply that it has appended to `out`.
 pub enum Outcome {
     /// The reply body is in `out`. It may be sent once everything up to this sequence id is durable (0: now).
     Ready {
         /// The highest sequence id that the reply depends on.
-        depends_on: u64,
+        depends_on: SequenceId,
     },
-    /// The request cannot start yet. The connection waits for the future and calls again, with the turn that it brings;
-    /// later requests of the connection wait behind this one. What made the call wait may have passed before the future
-    /// is first looked at: that counts, else the connection would wait for ever.
+    /// The request cannot start yet. The connection waits for the future and calls again, with the turn that it
+    /// returns; later requests of the connection wait behind this one. If the reason to wait ends before the future is
+    /// first polled, the future still has to resolve, else the connection would wait for ever.
     Busy(BoxFuture<Option<Turn>>),
-    /// The work takes long and is done outside the connection's loop.
+    /// The work takes long and runs outside the connection's loop.
     Aside(Box<Aside>),
     /// The reply comes later. Later requests of the connection overtake this one.
     Deferred(Box<Deferred>),
-    /// The arguments cannot be read. The reply is RPC error 4, and a line in the log names the reason.
+    /// The arguments cannot be decoded. The reply is RPC error 4, and a log line names the reason.
     Refused(Refusal),
     /// Another RPC-level error, which becomes the reply.
     Error(Failure),
 }
 
-/// Appends a reply body, and says which sequence id it depends on; or says which RPC error the reply is.
-pub type Work = Box<dyn FnOnce(&mut Vec<u8>) -> Result<u64, Failure> + Send>;
+/// Work that appends a reply body and returns the sequence id that it depends on, or the RPC error that is the reply.
+pub type Work = Box<dyn FnOnce(&mut Vec<u8>) -> Result<SequenceId, Failure> + Send>;
 
-/// An RPC-level error.
+/// An RPC-level error, which is the reply to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The code in the response header.
@@ -59,24 +60,23 @@ pub struct Failure {
     pub message: &'static str,
 }
 
-/// What becomes of replies that wait for a log that takes no writes.
+/// What happens to replies that wait for a log that takes no writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GiveUp {
     /// The present time, and how long they wait.
     pub refusing: Refusing,
-    /// What is answered then.
+    /// The error that is sent then.
     pub failure: Failure,
 }
 
-/// Work that is done outside the loop of a connection, on a thread of its own. Only a few of all connections' are under
-/// way at a time; the others wait in line, and with each the requests that came after it.
+/// Work that runs outside the loop of a connection, on a blocking thread. Only a few are running at a time over all
+/// connections; the others queue, and with each the requests that came after it.
 pub struct Aside {
-    /// Makes the reply.
     pub work: Work,
     /// Bytes of memory that it keeps until it is done.
     pub keeps: usize,
-    /// Whether later requests of the connection wait until it is done, because it changes what they find. Others start
-    /// as soon as this one has started.
+    /// Whether later requests of the connection wait until it is done, because it changes the state that they read.
+    /// Otherwise they start as soon as this one has started.
     pub holds_back: bool,
 }
 
@@ -88,40 +88,40 @@ pub struct Deferred {
     pub keeps: usize,
 }
 
-/// The reply to such a call.
+/// The reply to a deferred call.
 #[derive(Debug)]
 pub struct DeferredReply {
-    /// The reply body.
     pub body: Vec<u8>,
     /// The highest sequence id that it depends on.
-    pub depends_on: u64,
+    pub depends_on: SequenceId,
 }
 
-/// Answers calls.
+/// A service that answers calls.
 pub trait Service: Send + Sync + 'static {
     /// Starts a call. Calls of one connection are started in the order of their arrival. A turn that is in `waited`
-    /// afterwards is kept for the calls that came with this one. Whatever was appended to `out` counts only with
+    /// afterwards is kept for the calls that arrived with this one. What was appended to `out` counts only with
     /// [`Outcome::Ready`].
     fn call(&self, function: Function, body: &[u8], waited: &mut Waited, out: &mut Vec<u8>) -> Outcome;
 
-    /// The durable prefix.
-    fn durable(&self) -> u64;
+    /// Returns the durable prefix: replies that depend on it may be sent.
+    fn durable(&self) -> SequenceId;
 
-    /// Resolves when the durable prefix has reached `id`. It may resolve earlier: the caller looks again.
-    fn wait_durable(&self, id: u64) -> BoxFuture<()>;
+    /// Resolves when the durable prefix has reached `id`. It may resolve earlier: the caller checks again.
+    fn wait_durable(&self, id: SequenceId) -> BoxFuture<()>;
 
-    /// Whether the log takes no writes at present, and what becomes of replies that wait for it then. When this changes,
+    /// Returns what happens to replies that wait for the log, if it takes no writes at present. When this changes,
     /// futures of [`Self::wait_durable`] resolve; while it is so, they resolve at least once a second.
     fn gives_up(&self) -> Option<GiveUp> {
         None
     }
 
-    /// Asked right before bytes go to a socket. `false`: this master no longer leads, and the connection is closed.
+    /// Returns whether bytes may be written to a socket; called right before. With `false` this master no longer leads,
+    /// and the connection is closed.
     fn may_write(&self) -> bool;
 
-    /// A client has connected; for counting.
+    /// Counts that a client has connected.
     fn connected(&self) {}
 
-    /// A call named no function that there is, and was answered so; for counting.
+    /// Counts a call with an unknown function id, which was answered with an error.
     fn unknown_function(&self) {}
 }

@@ -1,8 +1,8 @@
-//! Reading and writing payloads: bounds, container lengths, and the limits that hold against lying input.
+//! Reading and writing payloads: bounds, container lengths, and the limits that protect against lengths that lie.
 
 use super::DecodeError;
 
-/// How many elements all containers of one received message may have together.
+/// Most elements that all containers of one received message may have together.
 ///
 /// An empty key takes one byte on the wire and sixteen in memory, so without a limit a frame of 64 MiB could make the
 /// decoder allocate a gigabyte. Real batches have some thousands of keys.
@@ -17,12 +17,11 @@ pub enum Width {
     Two,
     /// Lengths below 2^32.
     Four,
-    /// Everything else.
     Eight,
 }
 
 impl Width {
-    /// The narrowest width that can say `length`.
+    /// Returns the narrowest width that can hold `length`.
     #[inline]
     pub fn for_length(length: usize) -> Self {
         match length {
@@ -33,7 +32,7 @@ impl Width {
         }
     }
 
-    /// The width that bits 3 and 4 of a metainfo byte name.
+    /// Returns the width that bits 3 and 4 of a metainfo byte encode.
     #[inline]
     pub fn from_metainfo(metainfo: u8) -> Self {
         match (metainfo >> 3) & 3 {
@@ -44,14 +43,14 @@ impl Width {
         }
     }
 
-    /// The bits of a metainfo byte that name this width.
+    /// Returns the bits of a metainfo byte that encode this width.
     #[inline]
     pub fn metainfo(self) -> u8 {
         (self as u8) << 3
     }
 }
 
-/// A cursor over a received payload. Everything it hands out is borrowed from the input.
+/// A cursor over a received payload. Everything that it returns is borrowed from the input.
 #[derive(Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -70,7 +69,7 @@ impl<'a> Reader<'a> {
         self.width = width;
     }
 
-    /// The next `count` bytes.
+    /// Returns the next `count` bytes.
     #[inline]
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or(DecodeError::Truncated)?;
@@ -78,7 +77,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// The next `N` bytes as an array.
+    /// Returns the next `N` bytes as an array.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(DecodeError::Truncated)?;
@@ -86,13 +85,13 @@ impl<'a> Reader<'a> {
         Ok(*taken)
     }
 
-    /// The next byte.
+    /// Returns the next byte; fails at the end of the input.
     #[inline]
     pub fn byte(&mut self) -> Result<u8, DecodeError> {
         Ok(self.array::<1>()?[0])
     }
 
-    /// A container length. Not yet compared with what is left of the input.
+    /// Reads a container length, which is not yet compared with what is left of the input.
     #[inline]
     pub fn length(&mut self) -> Result<usize, DecodeError> {
         let length = match self.width {
@@ -104,8 +103,8 @@ impl<'a> Reader<'a> {
         usize::try_from(length).map_err(|_| DecodeError::Truncated)
     }
 
-    /// The number of elements of a container, refused when the input cannot hold that many of at least
-    /// `smallest_element` bytes: nothing is allocated for a length that lies.
+    /// Reads the number of elements of a container. Rejects one for which the input is too short, at `smallest_element`
+    /// bytes each: nothing is allocated for a length that lies.
     #[inline]
     pub fn count(&mut self, smallest_element: usize) -> Result<usize, DecodeError> {
         let count = self.length()?;
@@ -130,13 +129,13 @@ impl<'o> Writer<'o> {
         Self { out, width }
     }
 
-    /// Appends raw bytes.
+    /// Appends raw bytes, without their length.
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }
 
-    /// Appends a container length; `length` fits the width because the message was measured first.
+    /// Appends a container length, which fits the width because the message was measured first.
     #[inline]
     pub fn length(&mut self, length: usize) {
         match self.width {

@@ -1,8 +1,8 @@
-//! Type literals: the byte strings that describe a type's shape on the wire, built while compiling.
+//! Type literals: the byte strings that describe a type's shape on the wire, built at compile time.
 
 use super::md5;
 
-/// The literal of a type. Held by value in an array so that literals of parts can be joined in a constant.
+/// The literal of a type. It is an array by value, so that literals of parts can be joined in a constant.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Literal {
     bytes: [u8; Self::CAPACITY],
@@ -10,18 +10,18 @@ pub struct Literal {
 }
 
 impl Literal {
-    /// Room for the longest literal of the protocol (106 bytes) with a margin; a longer one does not compile.
+    /// Capacity for the longest literal of the protocol (106 bytes) with a margin; a longer one does not compile.
     const CAPACITY: usize = 192;
 
     /// The literal of a message that has no body at all: a call without arguments.
     pub const NONE: Self = Self { bytes: [0; Self::CAPACITY], length: 0 };
 
-    /// A literal of exactly these bytes.
+    /// Creates a literal of exactly these bytes.
     pub const fn of(bytes: &[u8]) -> Self {
         Self::NONE.bytes(bytes)
     }
 
-    /// This literal followed by raw bytes.
+    /// Appends raw bytes to this literal.
     pub const fn bytes(mut self, more: &[u8]) -> Self {
         let mut index = 0;
         while index < more.len() {
@@ -32,12 +32,12 @@ impl Literal {
         self
     }
 
-    /// This literal followed by another one.
+    /// Appends another literal to this one.
     pub const fn then(self, next: Self) -> Self {
         self.bytes(next.as_bytes())
     }
 
-    /// The bytes as they stand on the wire, without the closing NUL.
+    /// Returns the bytes as they are sent, without the closing NUL.
     pub const fn as_bytes(&self) -> &[u8] {
         self.bytes.split_at(self.length).0
     }
@@ -49,19 +49,18 @@ impl std::fmt::Debug for Literal {
     }
 }
 
-/// What identifies a type on the wire.
+/// Identifies a type on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// The type literal.
     pub literal: Literal,
     /// The type code with bit 0 clear.
     pub code: u32,
 }
 
 impl Shape {
-    /// The shape that a literal describes.
+    /// Derives the shape of a literal.
     pub const fn of(literal: Literal) -> Self {
-        // Bit 0 of a code on the wire says "a metainfo byte follows", so it is not part of the code.
+        // Bit 0 of a code on the wire means that a metainfo byte follows, so it is not part of the code.
         Self { literal, code: md5::head(literal.as_bytes()) & !1 }
     }
 }

@@ -1,6 +1,6 @@
 //! The macros that derive a type's literal, size, encoder and decoder from its Rust definition.
 
-/// Defines a struct that travels field by field in the order of its definition.
+/// Defines a struct that is encoded field by field in the order of its definition.
 ///
 /// `wire_struct!` writes `fd members ff`, which is also the literal of a C++ tuple: the arguments of a call are such a
 /// struct. With `trivial(8)` before the definition it is a plain pair of scalars, whose literal carries its alignment.
@@ -56,7 +56,7 @@ macro_rules! wire_struct {
             fn decode(
                 reader: &mut $crate::wire::struct_pack::Reader<$input>,
             ) -> Result<Self, $crate::wire::struct_pack::DecodeError> {
-                // Fields are read in the order in which they are written here.
+                // The fields are evaluated, and so decoded, in the order in which they are written here.
                 Ok($name { $($field: $crate::wire::struct_pack::Decode::decode(reader)?),* })
             }
         }
@@ -112,7 +112,7 @@ macro_rules! wire_variant {
     };
 }
 
-/// Defines a numeric enum that survives numbers it has no name for: a newtype with named constants.
+/// Defines a numeric enum that keeps numbers it has no name for: a newtype with named constants.
 macro_rules! wire_enum {
     (
         $(#[$meta:meta])*
@@ -123,14 +123,14 @@ macro_rules! wire_enum {
         $(#[$meta])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
         pub struct $name(
-            /// The number as it stands on the wire.
+            /// The number as it is sent.
             pub $number,
         );
 
         impl $name {
             $($(#[$value_meta])* pub const $value: Self = Self($literal);)*
 
-            /// The name that the reference gives this number, if it has one.
+            /// Returns the name that the reference gives this number, if it has one.
             pub fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($literal => Some(stringify!($value)),)*

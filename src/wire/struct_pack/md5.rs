@@ -1,4 +1,4 @@
-//! MD5 that the compiler can run.
+//! MD5 that the compiler can evaluate.
 //!
 //! Type codes and function ids are the head of an MD5 sum. They depend only on types and names, so they are computed
 //! while compiling: a code is then an immediate in the decoder, and a `match` on function ids is a match on constants.
@@ -19,7 +19,7 @@ const SINES: [u32; 64] = [
     0x6fa87e4f, 0xfe2ce6e0, 0xa3014314, 0x4e0811a1, 0xf7537e82, 0xbd3af235, 0x2ad7d2bb, 0xeb86d391,
 ];
 
-/// The byte at `index` of the padded message: the message, 0x80, zeros, the length in bits.
+/// Returns the byte at `index` of the padded message: the message, 0x80, zeros, the length in bits.
 const fn padded(message: &[u8], index: usize, total: usize) -> u8 {
     if index < message.len() {
         message[index]
@@ -32,7 +32,7 @@ const fn padded(message: &[u8], index: usize, total: usize) -> u8 {
     }
 }
 
-/// The first four bytes of the MD5 sum of `message`, read as a big-endian number.
+/// Returns the first four bytes of the MD5 sum of `message`, read as a big-endian number.
 pub const fn head(message: &[u8]) -> u32 {
     let total = (message.len() + 8) / 64 * 64 + 64;
     let mut state: [u32; 4] = [0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476];

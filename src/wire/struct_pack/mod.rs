@@ -1,9 +1,9 @@
 //! The struct_pack codec, written generically: a type's literal and code are derived from its Rust definition.
 //!
-//! A type takes part by three traits. [`Wire`] gives its literal, [`Encode`] writes it, [`Decode`] reads it. The
-//! primitives, byte strings, lists, optionals, maps and `expected` have them here; structs, variants and numeric enums
-//! get them from the macros `wire_struct!`, `wire_variant!` and `wire_enum!`. Strings are bytes: keys may be binary.
-//! Decoding borrows from the input and allocates nothing but the lists of a batch.
+//! A type takes part by three traits. [`Wire`] gives its literal, [`Encode`] writes it, [`Decode`] reads it.
+//! Primitives, byte strings, lists, optionals, maps and `expected` implement them here; structs, variants and numeric
+//! enums get them from the macros `wire_struct!`, `wire_variant!` and `wire_enum!`. Strings are bytes: keys may be
+//! binary. Decoding borrows from the input and allocates nothing but the lists of a batch.
 
 mod io;
 mod literal;
@@ -27,7 +27,7 @@ const METAINFO_LITERAL: u8 = 4;
 /// Why a body could not be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The body ends before the value does, or a length says more than there is.
+    /// The body ends before the value does, or a length is larger than the rest of the body.
     #[error("the body is truncated")]
     Truncated,
     /// The type code is not the one of the expected type.
@@ -38,10 +38,10 @@ pub enum DecodeError {
         /// The code of the expected type.
         expected: u32,
     },
-    /// The code fits and the literal does not: a hash conflict.
+    /// The code fits and the literal does not: a hash collision.
     #[error("the type literal does not fit the type code")]
     WrongLiteral,
-    /// A variant's index names no alternative.
+    /// The index of a variant is out of range.
     #[error("a variant has no alternative {0}")]
     UnknownAlternative(u8),
     /// The containers of the message have more than [`MAX_ELEMENTS`] elements together.
@@ -51,39 +51,39 @@ pub enum DecodeError {
 
 /// A type with a shape on the wire.
 pub trait Wire {
-    /// The type literal.
+    /// The type literal, from which the type code is computed.
     const LITERAL: Literal;
-    /// The fewest bytes that a value can take: what bounds the length of a list before anything is allocated.
+    /// Fewest bytes that a value can take, which bounds the length of a list before anything is allocated.
     const MIN_SIZE: usize;
-    /// Literal and code in one place, computed while compiling.
+    /// Literal and code in one place, computed at compile time.
     const SHAPE: &'static Shape = &Shape::of(Self::LITERAL);
 }
 
-/// A type that can be written.
+/// A type that can be encoded.
 pub trait Encode: Wire {
-    /// The largest container length inside the value. It decides the width of all lengths of a message.
+    /// Returns the largest container length inside the value. It decides the width of all lengths of a message.
     fn largest(&self) -> usize;
-    /// Appends the payload.
+    /// Appends the payload, which follows the type code.
     fn encode(&self, writer: &mut Writer<'_>);
 }
 
-/// A type that can be read from input that lives for `'a`.
+/// A type that can be decoded from input that lives for `'a`.
 pub trait Decode<'a>: Wire + Sized {
-    /// Reads the payload.
+    /// Decodes the payload, which follows the type code.
     fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError>;
 }
 
-/// How much a body says about its type.
+/// How much a body contains about its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Form {
-    /// The type code only. What a release build sends, and what the master answers.
+    /// The type code only. Release builds send this, and the master replies with it.
     #[default]
     Short,
-    /// The type code and the type literal. What the published packages send.
+    /// The type code and the type literal. The published packages send this.
     Long,
 }
 
-/// Appends `value` with its head to `out`. A value without a body (a call without arguments) appends nothing.
+/// Appends `value` with its header to `out`. A value without a body (a call without arguments) appends nothing.
 #[inline]
 pub fn encode<T: Encode + ?Sized>(value: &T, form: Form, out: &mut Vec<u8>) {
     if T::LITERAL.as_bytes().is_empty() {
@@ -94,7 +94,7 @@ pub fn encode<T: Encode + ?Sized>(value: &T, form: Form, out: &mut Vec<u8>) {
     value.encode(&mut Writer::new(out, width));
 }
 
-/// Appends what stands before a payload: the code, and the metainfo byte and literal where they are needed.
+/// Appends the header of a payload: the code, and the metainfo byte and literal where they are needed.
 #[inline]
 pub(super) fn append_head(shape: &Shape, form: Form, width: Width, out: &mut Vec<u8>) {
     match form {
@@ -112,7 +112,7 @@ pub(super) fn append_head(shape: &Shape, form: Form, width: Width, out: &mut Vec
     }
 }
 
-/// Reads one value in either form and any width. Bytes after the value are ignored, as the reference does.
+/// Decodes one value in either form and any width. Bytes after the value are ignored, as in the reference.
 #[inline]
 pub fn decode<'a, T: Decode<'a>>(body: &'a [u8]) -> Result<T, DecodeError> {
     let mut reader = Reader::new(body, Width::One, MAX_ELEMENTS);
@@ -141,7 +141,7 @@ pub fn decode<'a, T: Decode<'a>>(body: &'a [u8]) -> Result<T, DecodeError> {
     T::decode(&mut reader)
 }
 
-/// The type code at the head of a body, bit 0 clear, whatever type it is of.
+/// Returns the type code at the start of a body, bit 0 clear, whatever its type.
 pub fn code_of(body: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*body.first_chunk()?) & !HAS_METAINFO)
 }

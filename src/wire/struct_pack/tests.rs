@@ -8,7 +8,7 @@ fn short<T: super::Encode>(value: &T) -> Vec<u8> {
     out
 }
 
-/// A body with the head of `T`, a metainfo byte that names a width, and this payload.
+/// Builds a body with the header of `T`, a metainfo byte for a width, and this payload.
 fn body<T: super::Wire>(size_type: u8, payload: &[u8]) -> Vec<u8> {
     let mut out = (T::SHAPE.code | 1).to_le_bytes().to_vec();
     out.push(size_type << 3);
@@ -41,7 +41,7 @@ fn the_widest_length_decides_for_all() {
 
 #[test]
 fn lengths_that_lie_are_refused_before_anything_is_allocated() {
-    // Four billion keys, or as many as a usize can say, in a body of a few bytes.
+    // Four billion keys, or as many as a usize can express, in a body of a few bytes.
     assert_eq!(decode::<Vec<u64>>(&body::<Vec<u64>>(2, &[0xff; 40])), Err(DecodeError::Truncated));
     assert_eq!(decode::<Vec<&[u8]>>(&body::<Vec<&[u8]>>(3, &[0xff; 40])), Err(DecodeError::Truncated));
     assert_eq!(decode::<&[u8]>(&body::<&[u8]>(3, &[0xff; 40])), Err(DecodeError::Truncated));

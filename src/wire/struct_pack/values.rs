@@ -1,4 +1,4 @@
-//! How the built-in kinds of values travel: numbers, bool, byte strings, lists, optionals, maps, `expected`.
+//! Encoding of the built-in kinds of values: numbers, bool, byte strings, lists, optionals, maps, `expected`.
 
 use super::{Decode, DecodeError, Encode, Literal, Reader, Wire, Writer};
 
@@ -126,14 +126,14 @@ impl<'a, T: Decode<'a>> Decode<'a> for Vec<T> {
     }
 }
 
-/// A list that the sender need not own: an answer can borrow what the handler holds on its stack.
+/// A list that the sender need not own: a reply can borrow what the handler has on its stack.
 ///
-/// Like a `Cow` of a slice, but a list of things with a longer lifetime can stand for one with a shorter.
+/// Like a `Cow` of a slice, but covariant: a list of elements with a longer lifetime can be used as one with a shorter.
 #[derive(Clone)]
 pub enum List<'a, T> {
-    /// Somebody else's.
+    /// A slice that the caller owns.
     Borrowed(&'a [T]),
-    /// Its own; what decoding yields.
+    /// A list of its own, as decoding returns it.
     Owned(Vec<T>),
 }
 
@@ -225,7 +225,7 @@ impl<'a, T: Decode<'a>> Decode<'a> for Option<T> {
     }
 }
 
-/// Nothing: the value of an `expected<void>`.
+/// The unit type: the value of an `expected<void>`.
 impl Wire for () {
     const LITERAL: Literal = Literal::of(&[0xfa]);
     const MIN_SIZE: usize = 0;
@@ -280,7 +280,7 @@ impl<'a, T: Decode<'a>, E: Decode<'a>> Decode<'a> for Result<T, E> {
     }
 }
 
-/// A map, as the pairs in the order in which they travel.
+/// A map, as pairs in the order in which they are sent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Map<K, V>(pub Vec<(K, V)>);
 

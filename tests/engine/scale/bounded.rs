@@ -1,9 +1,9 @@
 //! No record removes very many objects: while it is applied, every other client waits.
 
 use crate::support::{Pair, mount, plain, present, put, read, uuid};
+use moonkeeper::engine::key::KeyHash;
 use moonkeeper::engine::ops::WriteConfig;
 use moonkeeper::engine::rules::Rules;
-use moonkeeper::engine::shard::KeyHash;
 use moonkeeper::engine::types::LogTime;
 use moonkeeper::engine::walk::Cursor;
 

@@ -4,10 +4,10 @@ use crate::support::uuid;
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::faults::{Fault, Reason};
 use moonkeeper::engine::format::Format;
+use moonkeeper::engine::key::Key;
 use moonkeeper::engine::record::{ObjectRef, Place, Record, SoftPin, Start};
 use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::segment::SegmentSpec;
-use moonkeeper::engine::shard::Key;
 use moonkeeper::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId};
 
 const SEGMENT: SegmentNumber = SegmentNumber(0);

@@ -1,10 +1,10 @@
 //! Writing promises down costs as much as there are promises, and none is forgotten.
 
 use crate::support::{Pair, mount, plain, put, read, remove};
+use moonkeeper::engine::key::SHARDS;
 use moonkeeper::engine::ops::WriteConfig;
 use moonkeeper::engine::record::SoftPin;
 use moonkeeper::engine::rules::Rules;
-use moonkeeper::engine::shard::SHARDS;
 use moonkeeper::engine::types::LogTime;
 
 fn store() -> Pair {

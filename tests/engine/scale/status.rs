@@ -62,6 +62,8 @@ fn a_clock_is_read_when_the_sequencer_is_held() {
     let sequencer = engine.sequencer(LogTime(1));
     std::thread::scope(|scope| {
         let late = scope.spawn(|| engine.sequencer(|| LogTime(clock.load(Ordering::SeqCst))).now);
+        // Time for the other thread to reach the sequencer, where it waits.
+        std::thread::sleep(std::time::Duration::from_millis(100));
         clock.store(5_000, Ordering::SeqCst);
         drop(sequencer);
         assert_eq!(late.join().unwrap(), LogTime(5_000), "R4: a write counts from when its client is told");

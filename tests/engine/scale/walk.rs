@@ -24,7 +24,7 @@ fn a_walk_holds_a_lock_for_a_piece_at_a_time() {
     let mut number = 0_u64;
     while engine.len() < 5_000 {
         let key = format!("key-{number}");
-        if moonkeeper::engine::shard::KeyHash::of(key.as_bytes()).shard() == 7 {
+        if moonkeeper::engine::key::KeyHash::of(key.as_bytes()).shard() == 7 {
             put(&engine, &key, 64, &plain(), 1);
         }
         number += 1;

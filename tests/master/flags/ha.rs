@@ -6,8 +6,9 @@ use std::time::Duration;
 use moonkeeper::coordination::etcd::{LoginFiles, UserName};
 use moonkeeper::master::settings::HaSettings;
 use moonkeeper::master::settings::companion::CompanionSettings;
-use moonkeeper::master::settings::ha::{Advertise, Durability, EtcdAccess, Expired, Listen};
+use moonkeeper::master::settings::ha::{Advertise, Durability, EtcdAccess, Expired};
 use moonkeeper::master::settings::peer::{PeerAuth, PeerTls};
+use moonkeeper::net::listen::Listen;
 
 use super::{World, settings, warnings};
 

@@ -7,8 +7,9 @@ mod table;
 use std::collections::HashMap;
 use std::io;
 
-use moonkeeper::master::flags::{FlagError, Parsed, parse};
+use moonkeeper::master::flags::FlagError;
 use moonkeeper::master::settings::Settings;
+use moonkeeper::master::settings::command_line::{Parsed, parse};
 
 /// Files and environment for one call.
 #[derive(Default)]

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use moonkeeper::master::flags::{FlagError, Parsed};
+use moonkeeper::master::flags::FlagError;
+use moonkeeper::master::settings::command_line::Parsed;
 use moonkeeper::master::settings::{AllocationStrategy, LogFormat, LogLevel, Threads};
 use proptest::prelude::*;
 

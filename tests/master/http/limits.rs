@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use moonkeeper::master::http::router;
 use moonkeeper::master::metrics::Metrics;
-use moonkeeper::master::settings::HttpLimits;
+use moonkeeper::net::http_server::HttpLimits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;

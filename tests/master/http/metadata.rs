@@ -7,13 +7,14 @@ use moonkeeper::engine::Engine;
 use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::types::LogTime;
 use moonkeeper::master::admin::{Admin, MetadataLimits};
-use moonkeeper::master::clock::Clock;
 use moonkeeper::master::current::{Current, Passage};
+use moonkeeper::master::etcd_health::no_etcd;
 use moonkeeper::master::http::{AdminView, NotRemoved};
 use moonkeeper::master::metadata_server::{MetadataStore, Stored, router};
 use moonkeeper::master::metrics::Metrics;
 use moonkeeper::replication::admission::Refusal;
 use moonkeeper::replication::replica::Replica;
+use moonkeeper::replication::time::RunningClock;
 use moonkeeper::replication::time::{Monotonic, MonotonicClock};
 
 use super::support::{LIMITS, Server, check_recorded, start};
@@ -21,13 +22,14 @@ use super::support::{LIMITS, Server, check_recorded, start};
 async fn serve(max_entries: usize, max_bytes: usize) -> Server {
     let engine = Arc::new(Engine::new(Rules::default()));
     let limits = MetadataLimits { entries: max_entries, bytes: max_bytes };
-    let admin = admin(Current::alone(engine, Clock::start(), Arc::default()), limits);
+    let admin = admin(Current::alone(engine, RunningClock::start(), Arc::default()), limits);
     start(router(Arc::new(admin)), LIMITS).await
 }
 
 fn admin(current: Current, metadata_limits: MetadataLimits) -> Admin {
     let (_, current) = tokio::sync::watch::channel(current);
-    Admin { current, metrics: Metrics::new(), metadata_limits, removal: Arc::default() }
+    let etcd_health = no_etcd();
+    Admin { current, metrics: Metrics::new(), etcd_health, metadata_limits, removal: Arc::default() }
 }
 
 /// The metadata server of a primary with a log that is never written. It may answer until its gate is closed.
@@ -37,7 +39,7 @@ fn replicated(queue_bytes: usize) -> (Arc<Admin>, Arc<Replica>) {
     replica.guards.open();
     let engine = Arc::clone(&replica.engine);
     let passage = Passage(Some((Arc::clone(&replica), MonotonicClock::start())));
-    let current = Current { passage, ..Current::alone(engine, Clock::start(), Arc::default()) };
+    let current = Current { passage, ..Current::alone(engine, RunningClock::start(), Arc::default()) };
     (Arc::new(admin(current, MetadataLimits { entries: 100, bytes: 1 << 20 })), replica)
 }
 
@@ -52,7 +54,7 @@ async fn changes_are_refused_before_anything_is_applied() {
     let answer = server.request("PUT", "/metadata?key=a", b"1").await;
     assert_eq!(answer.status, 503);
     let text = String::from_utf8(answer.body).unwrap();
-    assert_eq!(text, "the log is full (etcd: out of space), nothing was changed");
+    assert_eq!(text, "the log is full or refused by etcd (see the status), nothing was changed");
     unchanged("etcd is out of space");
     replica.gate.set_log_full(false);
     // The lease has run out.

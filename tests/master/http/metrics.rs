@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use moonkeeper::cluster::etcd_health::{Alarm, EtcdHealth, EtcdMember, Usage};
 use moonkeeper::master::http::router;
 use moonkeeper::master::metrics::{Counters, Gauges, Metrics, ReplicationGauges};
 use moonkeeper::replication::node::status::Activity;
@@ -96,6 +97,10 @@ async fn counts_what_was_counted() {
 }
 
 fn replicating(durable: u64, applied: u64, activity: Activity) -> BTreeMap<String, f64> {
+    with_etcd(durable, applied, activity, EtcdHealth::default())
+}
+
+fn with_etcd(durable: u64, applied: u64, activity: Activity, etcd: EtcdHealth) -> BTreeMap<String, f64> {
     let replication = ReplicationGauges {
         primary: activity == Activity::Serving,
         activity,
@@ -109,6 +114,7 @@ fn replicating(durable: u64, applied: u64, activity: Activity) -> BTreeMap<Strin
         promotion: None,
         digest_mismatches: 0,
         rebuilds: 0,
+        etcd,
     };
     let gauges = Gauges { sequence_id: applied, replication: Some(replication), ..Gauges::default() };
     parse(&Metrics::new().prometheus_text(&gauges)).1
@@ -131,4 +137,34 @@ fn the_references_families_about_replication_tell_how_ours_stands() {
     let alone = Gauges { sequence_id: 9, ..Gauges::default() };
     let alone = parse(&Metrics::new().prometheus_text(&alone)).1;
     assert_eq!(read(alone), [9.0, 9.0, 0.0, 0.0, 0.0]);
+}
+
+#[test]
+fn what_etcd_reports_has_samples_and_what_is_unknown_has_none() {
+    let samples = |etcd: EtcdHealth| {
+        let mut all = with_etcd(1, 1, Activity::Serving, etcd);
+        all.retain(|name, _| name.contains("_etcd_"));
+        all
+    };
+    assert!(samples(EtcdHealth::default()).is_empty());
+    let member = |endpoint: &str, in_use_bytes: Option<u64>| EtcdMember {
+        endpoint: endpoint.into(),
+        usage: Usage { in_use_bytes, db_bytes: in_use_bytes, ..Usage::default() },
+        error: None,
+    };
+    let silent = EtcdHealth { members: vec![member("a:1", None)], ..EtcdHealth::default() };
+    assert!(samples(silent).is_empty());
+    let mut members = vec![member("a:1", Some(5)), member("b:1", Some(6)), member("c:1", None)];
+    members[1].usage.quota_bytes = Some(9);
+    let health = EtcdHealth { members, alarms: Some(vec![Alarm::NoSpace]), ..EtcdHealth::default() };
+    let expected = [
+        ("moonkeeper_etcd_alarm{alarm=\"CORRUPT\"}", 0.0),
+        ("moonkeeper_etcd_alarm{alarm=\"NOSPACE\"}", 1.0),
+        ("moonkeeper_etcd_db_bytes{endpoint=\"a:1\"}", 5.0),
+        ("moonkeeper_etcd_db_bytes{endpoint=\"b:1\"}", 6.0),
+        ("moonkeeper_etcd_db_in_use_bytes{endpoint=\"a:1\"}", 5.0),
+        ("moonkeeper_etcd_db_in_use_bytes{endpoint=\"b:1\"}", 6.0),
+        ("moonkeeper_etcd_quota_bytes{endpoint=\"b:1\"}", 9.0),
+    ];
+    assert_eq!(samples(health), expected.map(|(name, value)| (name.to_owned(), value)).into());
 }

@@ -7,10 +7,11 @@ use std::time::Duration;
 use axum::Router;
 use moonkeeper::engine::walk::Cursor;
 use moonkeeper::master::http::{
-    AdminView, Answer, BufferInfo, Health, KeysPiece, NotRemoved, Role, SegmentInfo, ViewError, server,
+    AdminView, Answer, BufferInfo, Health, KeysPiece, NotRemoved, ReferenceRole, SegmentInfo, ViewError,
 };
 use moonkeeper::master::metrics::{Gauges, SegmentGauges};
-use moonkeeper::master::settings::HttpLimits;
+use moonkeeper::net::http_server::{self, HttpLimits};
+use moonkeeper::net::listen;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -45,7 +46,7 @@ impl Store {
 impl AdminView for Store {
     fn health(&self) -> Health {
         Health {
-            role: if self.serving { Role::Leader } else { Role::Standby },
+            role: if self.serving { ReferenceRole::Leader } else { ReferenceRole::Standby },
             state: if self.serving { "serving" } else { "candidate" },
             service_ready: self.serving,
             leader_address: None,
@@ -107,10 +108,10 @@ pub struct Server {
 }
 
 pub async fn start(router: Router, limits: HttpLimits) -> Server {
-    let listener = server::bind("127.0.0.1", 0).await.unwrap();
+    let listener = listen::bind("127.0.0.1", 0).await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = watch::channel(false);
-    let task = tokio::spawn(server::serve(listener, router, limits, stopped));
+    let task = tokio::spawn(http_server::serve(listener, router, limits, stopped));
     Server { address, stop, task }
 }
 

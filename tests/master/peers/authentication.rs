@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use moonkeeper::cluster::keys::Keys;
 use moonkeeper::coordination::embedded::{Store, serve};
 use moonkeeper::coordination::etcd::{Etcd, EtcdSettings};
 use moonkeeper::coordination::types::{Get, KeyRange, Op, Request, Response, Txn};
-use moonkeeper::replication::keys::Keys;
 
 use super::*;
 

@@ -10,12 +10,13 @@ mod witness;
 
 use std::time::Duration;
 
+use moonkeeper::cluster::role::Role;
 use moonkeeper::coordination::types::LeaseId;
 use moonkeeper::engine::types::{SequenceId, Term};
 use moonkeeper::master::metrics::Metrics;
 use moonkeeper::master::peer::{
     Identity, Members, PeerCredentials, PeerEvent, PeerFaults, PeerFollower, PeerMessage, PeerPort,
-    PeerReport, PeerState, PeerToken, Role,
+    PeerReport, PeerState, PeerToken,
 };
 use ring::hmac;
 use serde_json::{Value, json};

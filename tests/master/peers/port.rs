@@ -6,10 +6,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::{PATIENCE, Raw, STANDBY, Server, Standby, TOKEN, greet, port, state, token};
+use moonkeeper::cluster::log_end::LogId;
 use moonkeeper::coordination::types::LeaseId;
 use moonkeeper::engine::types::{SequenceId, Term};
 use moonkeeper::master::peer::{PeerEvent, PeerMessage, PeerReport, PeerState};
-use moonkeeper::replication::batch::LogId;
 use rustix::process::{Pid, Signal, kill_process};
 use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

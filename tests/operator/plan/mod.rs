@@ -12,9 +12,14 @@ use moonkeeper::api::{
     DeletionPolicy, FailoverReport, LeaderStatus, MasterClusterSpec, MasterClusterStatus, Phase, Switchover,
     SwitchoverReport, SwitchoverResult,
 };
+use moonkeeper::cluster::etcd_health::{Alarm, EtcdHealth, EtcdMember, Usage};
+use moonkeeper::cluster::member::{Addresses, DigestAt, ElectionValue, MemberValue};
+use moonkeeper::cluster::promotion::{PromotionReason, PromotionReport};
+use moonkeeper::cluster::role::Role;
+use moonkeeper::cluster::switchover::SwitchoverDone;
+use moonkeeper::cluster::view::{ClusterView, Leader, Member, Serving, Stamp, StoreId, Successor};
 use moonkeeper::coordination::types::LeaseId;
 use moonkeeper::engine::types::Term;
-use moonkeeper::master::admin_api::{PromotionReport, SwitchoverDone};
 use moonkeeper::operator::observed::{
     Call, CallError, EtcdSight, KeysLeft, Observed, PodFacts, PromotionAnswer, StatefulSetFacts,
 };
@@ -22,9 +27,7 @@ use moonkeeper::operator::plan::deletion::Farewell;
 use moonkeeper::operator::plan::{Act, Chore, Finalizer, Objects, Plan, plan};
 use moonkeeper::operator::report::conditions::caught_up_standbys;
 use moonkeeper::operator::report::events::happenings;
-use moonkeeper::operator::report::{Failure, Outcome, is_news, status};
-use moonkeeper::operator::view::{Leader, Member, Stamp, View};
-use moonkeeper::replication::node::{Addresses, ElectionValue, MemberValue};
+use moonkeeper::operator::report::{Applied, Failure, is_news, status};
 use proptest::prelude::*;
 
 const NAME: &str = "demo";
@@ -92,15 +95,30 @@ fn pods() -> impl Strategy<Value = Vec<PodFacts>> {
     })
 }
 
+fn client_address(ordinal: u8) -> Serving {
+    Serving { address: addresses(ordinal).rpc, create_revision: 9 }
+}
+
 fn member(ordinal: u8) -> impl Strategy<Value = (String, Member)> {
-    (any::<bool>(), any::<bool>(), 0u64..100, prop_oneof![Just(0i64), Just(7)], prop::bool::weighted(0.9))
-        .prop_map(move |(primary, caught_up, applied, lease, readable)| {
+    let log =
+        (prop::option::weighted(0.3, Just("shortened".to_owned())), prop::option::weighted(0.2, 10u64..40));
+    (
+        any::<bool>(),
+        any::<bool>(),
+        0u64..100,
+        prop_oneof![Just(0i64), Just(7)],
+        prop::bool::weighted(0.9),
+        log,
+    )
+        .prop_map(move |(primary, caught_up, applied, lease, readable, (trouble, contradicted))| {
             let value = MemberValue {
                 name: pod_name(ordinal),
-                role: if primary { "primary" } else { "standby" }.to_owned(),
+                role: if primary { Role::Primary } else { Role::Standby },
                 addresses: addresses(ordinal),
                 applied,
                 caught_up,
+                trouble,
+                digest_at: contradicted.map(|term| DigestAt { term, record: 5, digest: String::new() }),
                 version: "0.1.0".to_owned(),
                 ..MemberValue::default()
             };
@@ -109,26 +127,30 @@ fn member(ordinal: u8) -> impl Strategy<Value = (String, Member)> {
         })
 }
 
-fn view() -> impl Strategy<Value = View> {
+fn view() -> impl Strategy<Value = ClusterView> {
     let members = prop::collection::btree_set(0u8..5, 0..5).prop_flat_map(|ordinals| {
         ordinals.into_iter().map(|ordinal| member(ordinal).boxed()).collect::<Vec<_>>()
     });
     let leader = prop::option::weighted(0.8, (0u8..5, 10u64..40));
     (members, leader, any::<bool>(), prop::option::of(1u64..60)).prop_map(
-        |(members, leader, serves, successor)| View {
+        |(members, leader, serves, successor)| ClusterView {
             revision: 100,
-            serving: leader.filter(|_| serves).map(|(ordinal, _)| addresses(ordinal).rpc),
+            serving: leader.filter(|_| serves).map(|(ordinal, _)| client_address(ordinal)),
             leader: leader.map(|(ordinal, term)| Leader {
                 term: Term(term),
+                lease: LeaseId(5),
                 value: ElectionValue {
                     name: pod_name(ordinal),
                     addresses: addresses(ordinal),
                     ..ElectionValue::default()
                 },
             }),
-            successor: successor.map(|mod_revision| Stamp { mod_revision, lease: LeaseId(3) }),
+            successor: successor.map(|mod_revision| Successor {
+                name: None,
+                stamp: Stamp { mod_revision, lease: LeaseId(3) },
+            }),
             members: members.into_iter().collect(),
-            ..View::default()
+            ..ClusterView::default()
         },
     )
 }
@@ -234,6 +256,7 @@ prop_compose! {
             finalizer,
             status,
             etcd,
+            etcd_health: EtcdHealth::default(),
             stateful_set: set.map(|(replicas, deleted, existing)| StatefulSetFacts {
                 replicas,
                 existing,
@@ -245,7 +268,7 @@ prop_compose! {
             promotion: promotion.map(|(term, told)| PromotionAnswer {
                 term,
                 report: if told {
-                    Ok(PromotionReport { term, reason: "the primary died".to_owned(), ..PromotionReport::default() })
+                    Ok(PromotionReport { term, reason: PromotionReason::ProcessDied, ..PromotionReport::default() })
                 } else {
                     Err("silence".to_owned())
                 },
@@ -284,7 +307,7 @@ fn done(spec: &MasterClusterSpec, observed: &Observed, plan: &Plan) -> Observed 
     if let (Objects::Apply { replicas }, Some(set)) = (plan.objects, &mut after.stateful_set) {
         set.replicas = replicas;
     }
-    after.status = status(NAME, spec, observed, plan, &Outcome::default());
+    after.status = status(NAME, spec, observed, plan, &Applied::default());
     after
 }
 
@@ -381,7 +404,7 @@ proptest! {
         if let (Objects::Apply { replicas }, Some(set)) = (plan.objects, &observed.stateful_set) {
             prop_assert!(replicas >= set.replicas);
         }
-        let status = status(NAME, &spec, &observed, &plan, &Outcome::default());
+        let status = status(NAME, &spec, &observed, &plan, &Applied::default());
         prop_assert_eq!(status.caught_up_replicas, None);
         prop_assert_eq!(status.lag, None);
         prop_assert_eq!(&status.leader, &observed.status.leader);
@@ -463,7 +486,7 @@ fn healthy(leader: u8, term: u64) -> Observed {
     let member = |ordinal: u8| {
         let value = MemberValue {
             name: pod_name(ordinal),
-            role: if ordinal == leader { "primary" } else { "standby" }.to_owned(),
+            role: if ordinal == leader { Role::Primary } else { Role::Standby },
             addresses: addresses(ordinal),
             caught_up: true,
             ..MemberValue::default()
@@ -488,20 +511,22 @@ fn healthy(leader: u8, term: u64) -> Observed {
         deleted_at: None,
         finalizer: false,
         status: MasterClusterStatus::default(),
-        etcd: EtcdSight::Current(Arc::new(View {
+        etcd: EtcdSight::Current(Arc::new(ClusterView {
             revision: 100,
             leader: Some(Leader {
                 term: Term(term),
+                lease: LeaseId(5),
                 value: ElectionValue {
                     name: pod_name(leader),
                     addresses: addresses(leader),
                     ..ElectionValue::default()
                 },
             }),
-            serving: Some(addresses(leader).rpc),
+            serving: Some(client_address(leader)),
             members: (0..3).map(member).collect(),
-            ..View::default()
+            ..ClusterView::default()
         })),
+        etcd_health: etcd_health(10 << 20, &[]),
         stateful_set: Some(StatefulSetFacts {
             replicas: 3,
             existing: Some(3),
@@ -516,7 +541,7 @@ fn healthy(leader: u8, term: u64) -> Observed {
     }
 }
 
-fn change(observed: &mut Observed, change: impl FnOnce(&mut View)) {
+fn change(observed: &mut Observed, change: impl FnOnce(&mut ClusterView)) {
     let mut view = observed.etcd.view().unwrap().clone();
     change(&mut view);
     observed.etcd = EtcdSight::Current(Arc::new(view));
@@ -533,17 +558,116 @@ fn plain() -> MasterClusterSpec {
     spec(3, Switchover::default(), false, false)
 }
 
+/// What one member reports that has a quota of 100 MiB.
+fn etcd_health(in_use_bytes: u64, alarms: &[Alarm]) -> EtcdHealth {
+    let usage = Usage {
+        db_bytes: Some(in_use_bytes),
+        in_use_bytes: Some(in_use_bytes),
+        quota_bytes: Some(100 << 20),
+        growth_bytes_per_second: Some(1 << 10),
+        time_left_seconds: Some(7200),
+    };
+    let member = EtcdMember { endpoint: "http://etcd:2379".to_owned(), usage, error: None };
+    EtcdHealth { fullest: usage, alarms: Some(alarms.to_vec()), members: vec![member] }
+}
+
+fn condition(observed: &Observed, kind: &str) -> (String, String, String) {
+    let found = observed.status.conditions.iter().find(|it| it.type_ == kind).unwrap();
+    (found.status.clone(), found.reason.clone(), found.message.clone())
+}
+
 #[test]
-fn an_etcd_that_is_out_of_space_is_named() {
-    let mut full = healthy(0, 10);
-    change(&mut full, |view| view.no_space = true);
-    let (_, after) = pass(&plain(), &full);
-    let etcd = after.status.conditions.iter().find(|it| it.type_ == "EtcdHealthy").unwrap();
-    assert_eq!((etcd.status.as_str(), etcd.reason.as_str()), ("False", "OutOfSpace"));
-    assert!(etcd.message.contains("no other master can be elected"), "{}", etcd.message);
-    // Reads go on.
-    let available = after.status.conditions.iter().find(|it| it.type_ == "Available").unwrap();
-    assert_eq!(available.status, "True");
+fn space_and_alarms_of_etcd_are_named() {
+    let (_, mut seen) = pass(&plain(), &healthy(0, 10));
+    // Each is observed after the one before: what is published, and in words.
+    for (health, value, reason, message, event) in [
+        (
+            etcd_health(20 << 20, &[]),
+            "True",
+            "Answers",
+            "etcd answers; 20.0 MiB of 100.0 MiB in use (20 %)",
+            None,
+        ),
+        (etcd_health(81 << 20, &[]), "False", "SpaceLow", "full in about 2 h", Some("EtcdSpaceLow")),
+        (etcd_health(76 << 20, &[]), "False", "SpaceLow", "76.0 MiB of 100.0 MiB", None),
+        (EtcdHealth::default(), "False", "SpaceLow", "little space left", None),
+        (
+            etcd_health(99 << 20, &[Alarm::NoSpace]),
+            "False",
+            "NoSpace",
+            "no other master can be elected",
+            Some("EtcdOutOfSpace"),
+        ),
+        (etcd_health(82 << 20, &[]), "False", "SpaceLow", "82.0 MiB", Some("EtcdSpaceLow")),
+        (etcd_health(9 << 20, &[]), "True", "Answers", "9.0 MiB", Some("EtcdRecovered")),
+        (etcd_health(9 << 20, &[Alarm::Corrupt]), "False", "Corrupt", "CORRUPT", Some("EtcdCorrupt")),
+        (etcd_health(9 << 20, &[]), "True", "Answers", "9.0 MiB", Some("EtcdRecovered")),
+    ] {
+        seen.etcd_health = health;
+        let before = seen.status.clone();
+        let (_, after) = pass(&plain(), &seen);
+        let etcd = condition(&after, "EtcdHealthy");
+        assert_eq!((etcd.0.as_str(), etcd.1.as_str()), (value, reason), "{etcd:?}");
+        assert!(etcd.2.contains(message), "{etcd:?}");
+        let events: Vec<&str> = happenings(&before, &after.status).iter().map(|it| it.reason).collect();
+        assert_eq!(events, event.into_iter().collect::<Vec<_>>(), "{etcd:?}");
+        // Reads go on.
+        assert_eq!(condition(&after, "Available").0, "True");
+        seen = after;
+    }
+}
+
+#[test]
+fn sizes_of_etcd_are_in_the_status_and_are_no_news() {
+    let (_, mut seen) = pass(&plain(), &healthy(0, 10));
+    change(&mut seen, |view| view.store = Some(StoreId(7)));
+    let (_, mut seen) = pass(&plain(), &seen);
+    let etcd = seen.status.etcd.clone().unwrap();
+    assert_eq!((etcd.in_use_bytes, etcd.quota_bytes), (Some(10 << 20), Some(100 << 20)));
+    assert_eq!(
+        (etcd.time_left_seconds, etcd.alarms, etcd.silent_endpoints.len()),
+        (Some(7200), Some(vec![]), 0)
+    );
+    let mut is_news_after = |health: EtcdHealth| {
+        seen.etcd_health = health;
+        let (_, after) = pass(&plain(), &seen);
+        (is_news(&seen.status, &after.status), after.status.etcd.unwrap())
+    };
+    // It grows; growth is not known yet after a restart of the operator; nothing is; a member does not answer.
+    assert_eq!(is_news_after(etcd_health(11 << 20, &[])).1.in_use_bytes, Some(11 << 20));
+    assert!(!is_news_after(etcd_health(11 << 20, &[])).0);
+    let mut young = etcd_health(11 << 20, &[]);
+    (young.fullest.growth_bytes_per_second, young.fullest.time_left_seconds) = (None, None);
+    assert!(!is_news_after(young).0);
+    let (news, kept) = is_news_after(EtcdHealth::default());
+    assert_eq!((news, kept.in_use_bytes), (false, Some(10 << 20)));
+    let mut silent = etcd_health(11 << 20, &[]);
+    silent.members.push(EtcdMember { error: Some("refused".to_owned()), ..EtcdMember::default() });
+    let (news, named) = is_news_after(silent);
+    assert_eq!((news, named.silent_endpoints.len()), (false, 1));
+    // An alarm, another quota and a verdict are news.
+    assert!(is_news_after(etcd_health(11 << 20, &[Alarm::NoSpace])).0);
+    assert!(is_news_after(etcd_health(81 << 20, &[])).0);
+    let mut raised = etcd_health(11 << 20, &[]);
+    raised.fullest.quota_bytes = Some(200 << 20);
+    assert!(is_news_after(raised).0);
+}
+
+#[test]
+fn an_etcd_that_cannot_be_read_says_why_and_corrupt_data_is_why() {
+    let (_, mut seen) = pass(&plain(), &healthy(0, 10));
+    seen.etcd = EtcdSight::Lost { why: "no answer".to_owned() };
+    for (health, reason) in [
+        (EtcdHealth::default(), "Unreachable"),
+        (etcd_health(99 << 20, &[Alarm::NoSpace]), "Unreachable"),
+        (etcd_health(9 << 20, &[Alarm::Corrupt]), "Corrupt"),
+        // What was known once says nothing about an etcd that does not answer at all.
+        (EtcdHealth::default(), "Unreachable"),
+    ] {
+        seen.etcd_health = health;
+        seen = pass(&plain(), &seen).1;
+        assert_eq!(condition(&seen, "EtcdHealthy").1, reason);
+    }
 }
 
 #[test]
@@ -595,7 +719,7 @@ fn a_failover_is_recorded_from_its_first_moment_on() {
     assert_eq!(plan.chores, [Chore::AskPromotion { term: 20, address: "10.0.0.1:9003".to_owned() }]);
     let report = PromotionReport {
         term: 20,
-        reason: "the primary died".to_owned(),
+        reason: PromotionReason::ProcessDied,
         total_ms: 52,
         inherited_clients: 2,
         ..PromotionReport::default()
@@ -664,12 +788,12 @@ fn a_switchover_is_recorded_then_asked_for_then_seen() {
 #[test]
 fn a_failure_before_the_first_primary_is_pending_or_stalled() {
     let mut seen = healthy(0, 10);
-    change(&mut seen, |view| *view = View::default());
+    change(&mut seen, |view| *view = ClusterView::default());
     let plan = plan(NAME, &plain(), &seen);
     for (stalled, phase) in [(false, Phase::Pending), (true, Phase::Stalled)] {
         let failure = Failure { reason: "ApplyFailed", message: "not now".to_owned(), stalled };
-        let outcome = Outcome { failure: Some(failure), ..Outcome::default() };
-        let after = status(NAME, &plain(), &seen, &plan, &outcome);
+        let applied = Applied { failure: Some(failure), ..Applied::default() };
+        let after = status(NAME, &plain(), &seen, &plan, &applied);
         assert_eq!(after.phase, Some(phase));
         let ready = after.conditions.iter().find(|it| it.type_ == "Ready").unwrap();
         assert_eq!(ready.status, "False");

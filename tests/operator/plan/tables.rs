@@ -56,7 +56,19 @@ fn a_switchover_hides_no_later_failover() {
             let record = seen.status.last_failover.clone().expect("no record of the failover");
             recorded.push((record.from.unwrap(), record.to));
         }
-        let expected = [("demo-1", "demo-0"), ("demo-0", "demo-1")];
+        // Back by a switchover, and the same failover again: the term distinguishes them.
+        let back = asks_for("b", "demo-0");
+        seen = pass(&back, &seen).1;
+        seen = pass(&back, &seen).1;
+        seen = pass(&back, &led_by(&seen, 0, 50)).1;
+        assert_eq!(seen.status.last_switchover.as_ref().unwrap().result, SwitchoverResult::Succeeded);
+        let first = seen.status.last_failover.clone().unwrap();
+        seen.now += SignedDuration::from_secs(60);
+        seen = pass(&back, &led_by(&seen, 1, 60)).1;
+        let record = seen.status.last_failover.clone().unwrap();
+        assert_ne!(first.at, record.at, "gap: {gap}");
+        recorded.push((record.from.unwrap(), record.to));
+        let expected = [("demo-1", "demo-0"), ("demo-0", "demo-1"), ("demo-0", "demo-1")];
         assert_eq!(recorded, expected.map(|(from, to)| (from.to_owned(), to.to_owned())), "gap: {gap}");
     }
 }
@@ -169,6 +181,69 @@ fn a_stuck_standby_leaves_a_redundant_cluster_ready() {
     let (_, seen) = pass(&plain(), &seen);
     assert_eq!(value(&seen, "Ready"), ("False".to_owned(), "CrashLoopBackOff".to_owned()));
     assert_eq!(value(&seen, "Stalled").0, "True");
+}
+
+fn condition(seen: &Observed, kind: &str) -> (String, String, String) {
+    let found = seen.status.conditions.iter().find(|it| it.type_ == kind).unwrap();
+    (found.status.clone(), found.reason.clone(), found.message.clone())
+}
+
+/// The members with these names report that they cannot use the log.
+fn troubled(observed: &mut Observed, names: &[&str]) {
+    change(observed, |view| {
+        for name in names {
+            let value = view.members.get_mut(*name).unwrap().value.as_mut().unwrap();
+            (value.caught_up, value.role) = (false, Role::Standby);
+            value.trouble = Some("the log ends at record 4, it was shortened".into());
+        }
+    });
+}
+
+/// A log that was shortened or restored from a backup has the same id; only the masters can say so.
+#[test]
+fn a_log_that_no_master_can_use_stalls() {
+    let all = ["demo-0", "demo-1", "demo-2"];
+    let (_, mut seen) = pass(&plain(), &healthy(0, 10));
+    // With a primary it is one standby that waits, and nobody's order.
+    troubled(&mut seen, &all[2..]);
+    let (_, mut seen) = pass(&plain(), &seen);
+    assert_eq!(condition(&seen, "Stalled").0, "False");
+    let progressing = condition(&seen, "Progressing").2;
+    assert!(progressing.contains("demo-2: the log ends at record 4"), "{progressing}");
+    // Between two primaries one that can use the log leads soon.
+    seen = pass(&plain(), &without_primary(&seen)).1;
+    assert_eq!(condition(&seen, "Stalled").0, "False");
+    troubled(&mut seen, &all);
+    let before = seen.clone();
+    let (_, seen) = pass(&plain(), &seen);
+    let (value, reason, message) = condition(&seen, "Stalled");
+    assert_eq!((value.as_str(), reason.as_str()), ("True", "LogUnusable"));
+    assert!(message.contains("demo-0 reports: the log ends at record 4"), "{message}");
+    assert!(message.contains("put the newest data of etcd back"), "{message}");
+    assert_eq!(condition(&seen, "Available").1, "NoPrimary");
+    assert_eq!(condition(&seen, "Ready").1, "LogUnusable");
+    assert_eq!(seen.status.phase, Some(Phase::Stalled));
+    assert_eq!(warnings(&before, &seen), ["Stalled"]);
+    // It was put back.
+    let (_, seen) = pass(&plain(), &led_by(&seen, 1, 20));
+    assert_eq!(condition(&seen, "Stalled").0, "False");
+}
+
+/// A standby has rebuilt its state from the log, and a digest of the present primary contradicts it.
+#[test]
+fn a_primary_that_contradicts_the_log_is_named() {
+    for (term, named) in [(10, true), (9, false)] {
+        let mut seen = healthy(0, 10);
+        change(&mut seen, |view| {
+            let value = view.members.get_mut("demo-2").unwrap().value.as_mut().unwrap();
+            value.digest_at = Some(DigestAt { term, record: 77, digest: "0bad".into() });
+        });
+        let (_, seen) = pass(&plain(), &seen);
+        let (value, reason, message) = condition(&seen, "Redundant");
+        assert_eq!((value.as_str(), reason.as_str()), ("True", "CaughtUp"));
+        let says = message.contains("demo-2 has rebuilt its state") && message.contains("record 77");
+        assert_eq!(says, named, "{message}");
+    }
 }
 
 /// A warning is for what was not asked for.

@@ -2,14 +2,15 @@
 //! refuses to write: one schedule each, in virtual time.
 
 mod formats;
+mod promotions;
 mod reasons;
 mod takeover;
 mod world;
 
 use bytes::Bytes;
 use moonkeeper::coordination::types::{KeyRange, KeyValue, LeaseId, Request};
-use moonkeeper::engine::digest::Digest;
 use moonkeeper::engine::record::Record;
+use moonkeeper::engine::types::Digest;
 use moonkeeper::replication::node::{HandoverError, Input};
 use moonkeeper::replication::time::Monotonic;
 use world::{World, seconds};
@@ -131,7 +132,7 @@ fn f7_a_peer_that_disconnects_is_no_target() {
     let from = world.primary();
     let gone = standby(&world);
     world.processes[gone].stopped = true;
-    let boot_id = moonkeeper::replication::node::BootId(gone as u64 + 1);
+    let boot_id = moonkeeper::cluster::member::BootId(gone as u64 + 1);
     world.input(from, Input::PeerGone { name: format!("m{gone}"), boot_id });
     world.switchover(from, None);
     assert!(matches!(world.processes[from].handed_over.pop(), Some(Err(HandoverError::NoTarget))));
@@ -220,6 +221,9 @@ fn f6_no_master_founds_another_log_when_the_log_is_deleted() {
     for index in 0..3 {
         let status = world.status(index);
         assert!(status.trouble.as_ref().is_some_and(|why| why.contains("gone")), "{status:?}");
+        // The operator reads it there.
+        let told = world.member(index).trouble;
+        assert!(told.is_some_and(|why| why.contains("gone")), "m{index}");
     }
     world.put(&kept);
     world.run(seconds(10));
@@ -374,6 +378,10 @@ fn a_log_that_etcd_refuses_to_write_is_named_and_goes_on_when_it_is_accepted() {
     let status = world.status(primary);
     assert!(status.refused.as_ref().is_some_and(|why| why.contains("space exceeded")), "{status:?}");
     assert!(world.processes[primary].node.replica().gate.is_log_full());
+    // It cannot grant a lease for a hand-over either.
+    world.switchover(primary, None);
+    let why = world.processes[primary].handed_over.pop().unwrap().unwrap_err().to_string();
+    assert!(why.contains("etcd refused") && why.contains("space exceeded"), "{why}");
     world.refused = None;
     world.run(seconds(2));
     assert_eq!(world.status(primary).refused, None);

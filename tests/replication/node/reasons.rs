@@ -1,8 +1,8 @@
 //! Why a new primary says that it took over: whether the lease of the one before ran out, or its process was found dead.
 
+use moonkeeper::cluster::promotion::PromotionReason;
 use moonkeeper::coordination::types::Request;
 use moonkeeper::replication::node::Input;
-use moonkeeper::replication::node::status::Reason;
 
 use super::settled;
 use super::world::{World, seconds};
@@ -21,7 +21,7 @@ fn outage(world: &mut World, gone: Option<usize>) {
     world.run(seconds(3));
 }
 
-fn reason(world: &World) -> Reason {
+fn reason(world: &World) -> PromotionReason {
     world.status(world.primary()).promotion.unwrap().reason
 }
 
@@ -31,7 +31,7 @@ fn a_primary_that_leads_again_after_an_outage_of_etcd_has_not_died() {
     let term = world.status(0).term;
     outage(&mut world, None);
     assert!(world.status(0).term > term);
-    assert_eq!(reason(&world), Reason::LeaseEnded);
+    assert_eq!(reason(&world), PromotionReason::LeaseEnded);
 }
 
 /// The last batch before an outage of etcd is told to the standbys after it.
@@ -49,7 +49,7 @@ fn a_batch_that_is_told_after_an_outage_of_etcd_is_an_old_one() {
     world.processes.iter_mut().for_each(|process| process.deaf = false);
     outage(&mut world, Some(old));
     assert_ne!(world.primary(), old);
-    assert_eq!(reason(&world), Reason::LeaseEnded);
+    assert_eq!(reason(&world), PromotionReason::LeaseEnded);
 }
 
 /// A standby finds the primary dead, and another standby is elected.
@@ -63,11 +63,11 @@ fn a_process_that_was_found_dead_long_ago_is_not_the_one_that_led_last() {
         world.input(index, Input::PeerDead { boot_id, lease });
     }
     world.run(seconds(3));
-    assert_eq!(reason(&world), Reason::Died);
+    assert_eq!(reason(&world), PromotionReason::ProcessDied);
     let second = world.primary();
     outage(&mut world, Some(second));
     assert_ne!(world.primary(), second);
-    assert_eq!(reason(&world), Reason::LeaseEnded);
+    assert_eq!(reason(&world), PromotionReason::LeaseEnded);
 }
 
 #[test]
@@ -78,5 +78,5 @@ fn a_lease_that_was_revoked_right_after_a_batch_was_that_of_a_dead_process() {
     let revoke = Request::LeaseRevoke { lease: world.leader_lease() };
     world.model.call(std::time::Duration::from_micros(world.now), &revoke).unwrap();
     world.run(seconds(2));
-    assert_eq!(reason(&world), Reason::Died);
+    assert_eq!(reason(&world), PromotionReason::ProcessDied);
 }

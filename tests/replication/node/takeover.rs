@@ -1,7 +1,8 @@
 //! How long a new primary holds what the old one may have promised to readers (R6), and what a witness changes.
 
+use moonkeeper::cluster::member::BootId;
 use moonkeeper::coordination::types::Request;
-use moonkeeper::replication::node::{BootId, Input};
+use moonkeeper::replication::node::Input;
 
 use super::settled;
 use super::world::{World, seconds};

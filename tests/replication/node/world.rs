@@ -5,18 +5,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use moonkeeper::cluster::keys::Keys;
+use moonkeeper::cluster::log_end::History;
+use moonkeeper::cluster::member::{Addresses, BootId, MemberValue};
 use moonkeeper::coordination::model::{Model, WatchId as ModelWatch};
 use moonkeeper::coordination::types::{
     Failure, Get, KeyRange, KeyValue, LeaseId, Op, Request, Response, Txn, WatchEvent,
 };
 use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::types::LogTime;
-use moonkeeper::replication::history::History;
-use moonkeeper::replication::keys::Keys;
 use moonkeeper::replication::node::status::{Activity, NodeStatus};
 use moonkeeper::replication::node::{
-    Addresses, BootId, CallId, Command, HandedOver, HandoverError, HandoverId, Input, Node, Peer, Settings,
-    WatchId,
+    CallId, Command, FlushId, HandedOver, HandoverError, HandoverId, Input, Node, Peer, Settings, WatchId,
 };
 use moonkeeper::replication::replica::Replica;
 use moonkeeper::replication::time::{LogClock, Monotonic};
@@ -44,6 +44,14 @@ pub struct Process {
     pub deaf: bool,
     /// It never says that its port is closed.
     pub never_closes: bool,
+    /// Another process has its port.
+    pub cannot_open: bool,
+    /// So often it was to open it and could not.
+    pub not_opened: u32,
+    /// etcd ends its watches of the log as soon as they begin.
+    pub watch_refused: bool,
+    /// So many of them it has begun since.
+    pub watches_begun: u32,
     pub ended: bool,
     pub handed_over: Vec<Result<HandedOver, HandoverError>>,
 }
@@ -55,7 +63,7 @@ pub struct World {
     pub processes: Vec<Process>,
     watches: Vec<Watch>,
     boots: u64,
-    /// Writes to the log are refused for this reason.
+    /// Writes to the log and new leases are refused for this reason.
     pub refused: Option<&'static str>,
     /// Leases that nodes were granted, newest last.
     pub granted: Vec<LeaseId>,
@@ -65,6 +73,16 @@ pub struct World {
     unanswered: Vec<(usize, CallId, u64)>,
     /// Answers to transactions that delete the election key are lost, and the requests with them.
     pub loses_handover: bool,
+    /// Watches that have ended, which their masters do not know yet.
+    refused_watches: Vec<(usize, WatchId)>,
+    /// Transactions that create the election key stay on their way to etcd.
+    pub holds_elections: bool,
+    /// Those that do.
+    pub held_elections: Vec<Request>,
+    /// Live leases are written, and the masters are not told that they were.
+    pub holds_flushes: bool,
+    /// Those flushes.
+    pub held_flushes: Vec<FlushId>,
 }
 
 impl World {
@@ -81,6 +99,11 @@ impl World {
             etcd_stopped: false,
             unanswered: Vec::new(),
             loses_handover: false,
+            refused_watches: Vec::new(),
+            holds_elections: false,
+            held_elections: Vec::new(),
+            holds_flushes: false,
+            held_flushes: Vec::new(),
         };
         (0..masters).for_each(|_| world.add_master());
         world
@@ -128,6 +151,10 @@ impl World {
             stopped: false,
             deaf: false,
             never_closes: false,
+            cannot_open: false,
+            not_opened: 0,
+            watch_refused: false,
+            watches_begun: 0,
             ended: false,
             handed_over: Vec::new(),
         }
@@ -188,6 +215,12 @@ impl World {
                     self.input(index, Input::Answer { call, result });
                 }
                 Command::Watch { watch, request } => {
+                    let of_log = request.range == self.keys.batches();
+                    if of_log && self.processes[index].watch_refused {
+                        self.processes[index].watches_begun += 1;
+                        self.refused_watches.push((index, watch));
+                        continue;
+                    }
                     let model = self.model.watch(request);
                     self.watches.push(Watch { of: index, watch, model });
                 }
@@ -195,6 +228,11 @@ impl World {
                     self.watches.retain(|other| other.of != index || other.watch != watch);
                 }
                 Command::Open { replica, clock, .. } => {
+                    if self.processes[index].cannot_open {
+                        self.processes[index].not_opened += 1;
+                        self.input(index, Input::OpenFailed("address in use".into()));
+                        continue;
+                    }
                     self.processes[index].open = Some((replica, clock));
                     self.input(index, Input::Opened);
                 }
@@ -204,10 +242,14 @@ impl World {
                         self.input(index, Input::Closed { quiet: true });
                     }
                 }
-                Command::FlushLeases { replica, clock, .. } => {
+                Command::FlushLeases { flush, replica, clock, .. } => {
                     let now = clock.at(Monotonic(self.now));
                     let written = replica.engine.flush_leases(now);
-                    self.input(index, Input::LeasesFlushed { written, complete: true });
+                    if self.holds_flushes {
+                        self.held_flushes.push(flush);
+                        continue;
+                    }
+                    self.input(index, Input::LeasesFlushed { flush, written, complete: true });
                 }
                 Command::FollowPeer(peer) => self.processes[index].followed = peer,
                 Command::HandedOver { result, .. } => self.processes[index].handed_over.push(result),
@@ -220,10 +262,21 @@ impl World {
     fn call(&mut self, request: &Request) -> Option<Result<Response, Failure>> {
         let writes_log = |op: &Op| matches!(op, Op::Put { key, .. } if *key == self.keys.latest());
         let hands_over = |op: &Op| matches!(op, Op::Delete(range) if range.start == self.keys.election());
-        if let (Some(reason), Request::Txn(txn)) = (self.refused, request)
-            && txn.success.iter().any(writes_log)
-        {
+        let elects = |op: &Op| matches!(op, Op::Put { key, .. } if *key == self.keys.election());
+        let needs_space = match request {
+            Request::Txn(txn) => txn.success.iter().any(writes_log),
+            Request::LeaseGrant { .. } => true,
+            _ => false,
+        };
+        if let Some(reason) = self.refused.filter(|_| needs_space) {
             return Some(Err(Failure::Refused(reason.to_owned())));
+        }
+        if let Request::Txn(txn) = request
+            && self.holds_elections
+            && txn.success.iter().any(elects)
+        {
+            self.held_elections.push(request.clone());
+            return None;
         }
         if let Request::Txn(txn) = request
             && self.loses_handover
@@ -267,7 +320,17 @@ impl World {
         }
     }
 
+    /// etcd ends the watches of a master.
+    pub fn break_watches(&mut self, index: usize) {
+        let ended = self.watches.extract_if(.., |watch| watch.of == index);
+        self.refused_watches.extend(ended.map(|watch| (index, watch.watch)));
+    }
+
     fn tell_watches(&mut self) {
+        for (index, watch) in std::mem::take(&mut self.refused_watches) {
+            let event = WatchEvent::Broken("refused".to_owned());
+            self.input(index, Input::Watch { watch, event });
+        }
         let mut events: Vec<(usize, WatchId, WatchEvent)> = Vec::new();
         for watch in &self.watches {
             if self.etcd_stopped || self.processes[watch.of].stopped || self.processes[watch.of].deaf {
@@ -330,11 +393,31 @@ impl World {
         }
     }
 
+    /// A transaction that stayed on its way arrives at etcd.
+    pub fn carry_out(&mut self, request: &Request) -> Result<Response, Failure> {
+        self.model.call(self.time(), request)
+    }
+
+    /// Whether etcd has an election key.
+    pub fn has_leader(&mut self) -> bool {
+        let get = Request::Get(Get::all(KeyRange::key(self.keys.election())));
+        matches!(self.model.call(self.time(), &get), Ok(Response::Got { page, .. }) if !page.entries.is_empty())
+    }
+
     /// The lease of the leader in etcd.
     pub fn leader_lease(&mut self) -> LeaseId {
         let get = Request::Get(Get::all(KeyRange::key(self.keys.election())));
         match self.model.call(self.time(), &get) {
             Ok(Response::Got { page, .. }) => page.entries[0].lease,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What a master has written to its member key.
+    pub fn member(&mut self, index: usize) -> MemberValue {
+        let get = Request::Get(Get::all(KeyRange::key(self.keys.member(&format!("m{index}")))));
+        match self.model.call(self.time(), &get) {
+            Ok(Response::Got { page, .. }) => serde_json::from_slice(&page.entries[0].value).unwrap(),
             other => panic!("{other:?}"),
         }
     }

@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use moonkeeper::engine::digest::Digest;
+use moonkeeper::cluster::member::BootId;
+use moonkeeper::engine::types::Digest;
 use moonkeeper::engine::types::{LogTime, SequenceId, Term};
-use moonkeeper::replication::node::BootId;
 use moonkeeper::replication::node::status::Activity;
 use moonkeeper::replication::replica::Replica;
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use moonkeeper::engine::Engine;
+use moonkeeper::engine::key::SHARDS;
 use moonkeeper::engine::object::Replica;
-use moonkeeper::engine::shard::SHARDS;
 use moonkeeper::engine::types::{LogTime, ObjectId, SegmentNumber};
 
 /// Bytes that somebody was told. Writers know an endpoint and addresses, and nothing of mounts: they write on when the

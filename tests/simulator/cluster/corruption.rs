@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use moonkeeper::engine::digest::Digest;
 use moonkeeper::engine::format::Format;
 use moonkeeper::engine::record::Record;
+use moonkeeper::engine::types::Digest;
 use moonkeeper::engine::types::{LogTime, SequenceId, Term};
 use moonkeeper::replication::node::Input;
 use moonkeeper::replication::node::status::Activity;

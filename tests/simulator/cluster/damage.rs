@@ -3,13 +3,14 @@
 //! right thing is that none serves another history, and that the cluster goes on when the keys are back.
 
 use bytes::Bytes;
+use moonkeeper::cluster::log_end::{Checksum, Latest, LogId};
 use moonkeeper::coordination::model::Model;
 use moonkeeper::coordination::types::{
     Compare, Get, KeyRange, KeyValue, LeaseId, Op, Request, Response, Txn,
 };
 use moonkeeper::engine::record::Record;
 use moonkeeper::engine::types::{LogTime, SequenceId};
-use moonkeeper::replication::batch::{self, Batch, Body, Checksum, Latest, LogId};
+use moonkeeper::replication::batch::{self, Batch, Body};
 
 use super::plan::{MS, SECOND};
 use super::truth::Cause;

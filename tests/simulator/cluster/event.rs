@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use moonkeeper::cluster::log_end::LogId;
+use moonkeeper::cluster::member::BootId;
 use moonkeeper::coordination::types::{Failure, LeaseId, Request, Response, WatchEvent, WatchRequest};
 use moonkeeper::engine::types::{SequenceId, Term};
-use moonkeeper::replication::batch::LogId;
-use moonkeeper::replication::node::{BootId, CallId, WatchId};
+use moonkeeper::replication::node::{CallId, FlushId, WatchId};
 use moonkeeper::replication::replica::Replica;
 use moonkeeper::replication::time::LogClock;
 
@@ -66,6 +67,7 @@ pub enum Event {
     /// Promises to readers are to be written down.
     Flush {
         to: Process,
+        flush: FlushId,
         replica: Arc<Replica>,
         clock: LogClock,
     },
@@ -198,17 +200,21 @@ pub struct Counts {
     pub parked_puts: u64,
     /// Those of them that got memory.
     pub resumed: u64,
+    /// Machines that were suspended.
+    pub suspended: u64,
+    /// Virtual machines that were stopped.
+    pub stopped: u64,
     /// Faults of each kind, in the order of [`Fault`](super::plan::Fault).
     pub faults: [u64; plan::ALL.len()],
 }
 
 impl Counts {
     /// What happened, by name.
-    pub fn named(&self) -> [(&'static str, u64); 20] {
+    pub fn named(&self) -> [(&'static str, u64); 22] {
         let Self { events, terms, records, answers, unknown, reads, starts, waited, refused, .. } = *self;
         let Self { given_up_answers, handed_over, given_up, certain, expired, evicted, .. } = *self;
         let Self { witnessed, exempt, raised, .. } = *self;
-        let Self { parked_puts, resumed, .. } = *self;
+        let Self { parked_puts, resumed, suspended, stopped, .. } = *self;
         [
             ("events", events),
             ("terms", terms),
@@ -230,6 +236,8 @@ impl Counts {
             ("raised", raised),
             ("parked_puts", parked_puts),
             ("resumed", resumed),
+            ("suspended", suspended),
+            ("stopped", stopped),
         ]
     }
 
@@ -255,6 +263,8 @@ impl Counts {
         self.raised += other.raised;
         self.parked_puts += other.parked_puts;
         self.resumed += other.resumed;
+        self.suspended += other.suspended;
+        self.stopped += other.stopped;
         self.faults.iter_mut().zip(other.faults).for_each(|(sum, more)| *sum += more);
     }
 }

@@ -93,7 +93,7 @@ impl Sim {
                 self.die(victim);
             }
             Fault::Pause if awake => {
-                note!(self, "m{victim} pauses for {long}");
+                let long = self.fall_asleep(victim, long);
                 self.pause(victim, long);
             }
             Fault::Cut => self.cut(victim, long),

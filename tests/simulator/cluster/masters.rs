@@ -3,17 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use moonkeeper::cluster::log_end::History;
+use moonkeeper::cluster::member::{Addresses, BootId};
 use moonkeeper::coordination::types::{Op as EtcdOp, Request};
 use moonkeeper::engine::types::{LogTime, Term};
-use moonkeeper::replication::history::History;
 use moonkeeper::replication::liveness::Liveness;
 use moonkeeper::replication::node::status::Activity;
 use moonkeeper::replication::node::{
-    Addresses, BootId, CallId, Command, HandoverError, Input, Node, Peer, Settings, TICK, WatchId,
+    CallId, Command, HandoverError, Input, Node, Peer, Settings, TICK, WatchId,
 };
 use moonkeeper::replication::time::Monotonic;
 
 use super::chance::Chance;
+use super::machines::Machine;
 use super::plan::{MS, SECOND};
 use super::serving::Server;
 use super::{Event, Process, Sim};
@@ -27,8 +29,7 @@ pub struct Master {
     /// Which life it is in.
     pub boot: u64,
     pub node: Option<Node>,
-    /// Its monotonic clock began anywhere.
-    offset: u64,
+    pub machine: Machine,
     pub paused: bool,
     /// What it finds when it goes on.
     pub inbox: Vec<Event>,
@@ -75,7 +76,7 @@ impl Master {
             name: format!("m{index}"),
             boot: 0,
             node: None,
-            offset: chance.below(1 << 40),
+            machine: Machine::new(chance.below(1 << 40)),
             paused: false,
             inbox: Vec::new(),
             cut_until: 0,
@@ -115,7 +116,7 @@ impl Sim {
 
     /// The monotonic clock of a master.
     pub fn clock(&self, master: usize) -> Monotonic {
-        Monotonic(self.masters[master].offset + self.now * self.plan.rates[master] / 1000)
+        self.masters[master].machine.boottime(self.now, self.plan.rates[master])
     }
 
     /// A process starts.
@@ -157,6 +158,7 @@ impl Sim {
             raise_after: self.witnesses.raise_after,
         };
         note!(self, "m{index} boots as {}", process.boot);
+        self.masters[index].machine.boot(self.now);
         let node = Node::new(settings, self.clock(index));
         self.masters[index].node = Some(node);
         self.masters[index].compared = None;
@@ -210,6 +212,7 @@ impl Sim {
         }
         note!(self, "m{index} goes on");
         self.masters[index].paused = false;
+        self.wake_up(index);
         for event in std::mem::take(&mut self.masters[index].inbox) {
             self.reach(index, event);
         }
@@ -251,7 +254,9 @@ impl Sim {
                 }
                 self.input(index, Input::Closed { quiet });
             }
-            Event::Flush { replica, clock, .. } => self.flush_leases(index, &replica, clock),
+            Event::Flush { flush, replica, clock, .. } => {
+                self.flush_leases(index, flush, &replica, clock);
+            }
             Event::Straggle { .. } => self.straggle(index),
             Event::Gone { name, boot, .. } => {
                 self.masters[index].reports.remove(&name);
@@ -283,8 +288,14 @@ impl Sim {
 
     /// Tells the role of a master something.
     pub fn input(&mut self, index: usize, input: Input) {
-        let now = self.clock(index);
+        if self.masters[index].node.is_none() {
+            return;
+        }
+        let (now, jump) = (self.clock(index), self.clock_jump(index));
         if let Some(node) = &mut self.masters[index].node {
+            if let Some(drift) = jump {
+                node.handle(now, Input::ClockJumped { drift });
+            }
             node.handle(now, input);
             self.obey(index);
         }
@@ -332,9 +343,9 @@ impl Sim {
                     let delay = self.chance.below(30 * MS);
                     self.after(delay, Event::Closing { to: process });
                 }
-                Command::FlushLeases { replica, clock, .. } => {
+                Command::FlushLeases { flush, replica, clock, .. } => {
                     let delay = self.chance.below(20 * MS);
-                    self.after(delay, Event::Flush { to: process, replica, clock });
+                    self.after(delay, Event::Flush { to: process, flush, replica, clock });
                 }
                 Command::Discard(replica) => drop(replica),
                 Command::FollowPeer(peer) => self.masters[index].followed = peer,

@@ -24,6 +24,7 @@ mod damage;
 mod etcd;
 mod event;
 mod faults;
+mod machines;
 mod masters;
 mod model;
 mod plan;
@@ -40,8 +41,8 @@ use std::collections::BinaryHeap;
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use moonkeeper::cluster::keys::Keys;
 use moonkeeper::engine::types::SequenceId;
-use moonkeeper::replication::keys::Keys;
 
 use chance::Chance;
 use claims::Claims;
@@ -109,6 +110,8 @@ pub struct Sim {
     /// Where the log ended a while before the end.
     settled: SequenceId,
     witnesses: Witnesses,
+    /// Decides whose machines sleep.
+    sleeps: Chance,
 }
 
 /// Runs a seed, with a trace or, which takes less time, without.
@@ -156,6 +159,7 @@ impl Sim {
             quiet_until: 0,
             settled: SequenceId(0),
             witnesses: Witnesses::new(seed),
+            sleeps: machines::chance(seed),
             keys,
             plan,
             chance,

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use moonkeeper::engine::key::SHARDS;
 use moonkeeper::engine::ops::{ReplicaTypes, Started, WriteConfig};
 use moonkeeper::engine::record::{DynamicLease, ReplicationKind, SoftPin};
-use moonkeeper::engine::shard::SHARDS;
 use moonkeeper::engine::types::{Answer, ErrorCode, LogTime, ObjectId, SequenceId, Term};
 use moonkeeper::replication::admission::{Admission, Refusal};
 use moonkeeper::replication::liveness::Liveness;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use moonkeeper::engine::types::SequenceId;
-use moonkeeper::replication::node::Input;
+use moonkeeper::replication::node::{FlushId, Input};
 use moonkeeper::replication::replica::Replica;
 use moonkeeper::replication::term_guard::TermGuard;
 use moonkeeper::replication::time::LogClock;
@@ -53,7 +53,7 @@ impl Sim {
     }
 
     /// Promises to readers are written down; now and then there is no time for all of them.
-    pub fn flush_leases(&mut self, index: usize, replica: &Replica, clock: LogClock) {
+    pub fn flush_leases(&mut self, index: usize, flush: FlushId, replica: &Replica, clock: LogClock) {
         let at = clock.at(self.clock(index));
         let mut steps = if self.chance.percent(10) { self.chance.below(300) } else { u64::MAX };
         let go_on = || {
@@ -63,7 +63,7 @@ impl Sim {
         let flushed = replica.engine.flush_leases_while(at, go_on);
         let (written, complete) = flushed;
         note!(self, "m{index} wrote {written} promises down, all: {complete}");
-        self.input(index, Input::LeasesFlushed { written, complete });
+        self.input(index, Input::LeasesFlushed { flush, written, complete });
     }
 
     /// A standby loses its connection to the primary for a while.

@@ -3,16 +3,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use moonkeeper::cluster::keys::Keys;
+use moonkeeper::cluster::log_end::{Checksum, Latest, LogId};
 use moonkeeper::coordination::types::{Change, LeaseId};
 use moonkeeper::engine::Engine;
-use moonkeeper::engine::digest::Digest;
 use moonkeeper::engine::format::Format;
 use moonkeeper::engine::object::Object;
 use moonkeeper::engine::record::{EvictRule, LeaseBucket, Record};
 use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::types::Digest;
 use moonkeeper::engine::types::{ErrorCode, LogTime, ObjectId, SequenceId, Term, Uuid};
-use moonkeeper::replication::batch::{Batch, Checksum, Latest, LogId};
-use moonkeeper::replication::keys::Keys;
+use moonkeeper::replication::batch::Batch;
 
 use super::claims::{Bytes, Rewritten, bytes_of};
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use moonkeeper::cluster::member::BootId;
 use moonkeeper::coordination::types::{LeaseId, Op, Request, Txn};
 use moonkeeper::engine::format::Format;
 use moonkeeper::replication::formats;
-use moonkeeper::replication::node::BootId;
 
 use super::chance::Chance;
 use super::plan::MS;

@@ -9,9 +9,9 @@ use std::ops::Range;
 
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::extents::Extents;
+use moonkeeper::engine::key::SHARDS;
 use moonkeeper::engine::object::Replica;
 use moonkeeper::engine::segment::Segment;
-use moonkeeper::engine::shard::SHARDS;
 use moonkeeper::engine::types::{LogTime, ObjectId, SegmentNumber};
 
 /// Bytes that somebody was told.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use moonkeeper::cluster::log_end::{Checksum, LogId};
 use moonkeeper::engine::Engine;
-use moonkeeper::engine::digest::Digest;
 use moonkeeper::engine::record::Record;
+use moonkeeper::engine::types::Digest;
 use moonkeeper::engine::types::{LogTime, SequenceId, Term};
-use moonkeeper::replication::batch::{Body, Checksum, LogId, seal};
+use moonkeeper::replication::batch::{Body, seal};
 
 /// A log that is being recorded.
 #[derive(Debug, Default)]

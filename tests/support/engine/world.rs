@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
+use moonkeeper::engine::key::SHARDS;
 use moonkeeper::engine::object::{Object, Replica};
 use moonkeeper::engine::ops::{ReplicaTypes, Started, WriteConfig};
 use moonkeeper::engine::record::{DynamicLease, ReplicationKind, SoftPin};
 use moonkeeper::engine::reign::Primary;
 use moonkeeper::engine::rules::{Rules, Strategy};
 use moonkeeper::engine::segment::{Segment, SegmentSpec};
-use moonkeeper::engine::shard::SHARDS;
 use moonkeeper::engine::types::{
     Answer, ErrorCode, LogTime, ObjectId, SegmentNumber, SequenceId, Term, Uuid,
 };

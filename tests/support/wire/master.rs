@@ -4,7 +4,6 @@
 
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::rules::Rules;
-use moonkeeper::master::clock::Clock;
 use moonkeeper::master::current::Passage;
 use moonkeeper::master::handlers::{Handlers, Told};
 use moonkeeper::master::metrics::Metrics;
@@ -13,6 +12,7 @@ use moonkeeper::master::settings::ha::Durability;
 use moonkeeper::replication::liveness::Liveness;
 use moonkeeper::replication::replica::Replica;
 use moonkeeper::replication::term_guard::TermGuards;
+use moonkeeper::replication::time::RunningClock;
 use moonkeeper::replication::time::{Monotonic, MonotonicClock};
 use moonkeeper::wire::functions::{Function, Rpc, rpc};
 use moonkeeper::wire::messages::{
@@ -29,7 +29,7 @@ pub const CLIENT: Uuid = Uuid { first: 1, second: 2 };
 fn handlers(engine: &Arc<Engine>, passage: Passage, guards: TermGuards) -> Handlers {
     Handlers {
         engine: Arc::clone(engine),
-        clock: Clock::start(),
+        clock: RunningClock::start(),
         liveness: Arc::new(Liveness::new(10_000)),
         metrics: Metrics::new(),
         told: Told { fsdir: Vec::new(), enable_disk_eviction: true, quota_bytes: 0, max_retry_attempts: 10 },

@@ -1,4 +1,4 @@
-//! Connections, and a bound on how many there are.
+//! Connections of the server, and an upper bound on their number.
 
 use std::io;
 use std::pin::Pin;
@@ -11,17 +11,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio_stream::Stream;
 use tonic::transport::server::Connected;
 
-/// Connections at a time; further ones wait to be accepted.
+/// Upper bound of connections at a time; further ones wait to be accepted.
 const MAX_CONNECTIONS: usize = 1000;
 
-/// A connection that gives its place free when it ends, and ends when the server does.
+/// A connection that releases its permit when it ends, and that ends when the server does.
 pub(super) struct Connection {
     stream: TcpStream,
     stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
     _place: OwnedSemaphorePermit,
 }
 
-/// Accepts connections as long as there is a place for them, until there is nobody who could stop them.
+/// Accepts connections as long as there are permits for them, until the returned stream is dropped.
 pub(super) fn incoming(
     listener: TcpListener,
     stopped: watch::Receiver<()>,
@@ -33,7 +33,7 @@ pub(super) fn incoming(
             tokio::select! {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => {
-                        // The server sets it only for connections that it accepts itself.
+                        // The server sets this option only on connections that it accepts itself.
                         _ = stream.set_nodelay(true);
                         let mut stopped = stopped.clone();
                         let stopped = Box::pin(async move { _ = stopped.changed().await });
@@ -77,7 +77,7 @@ impl AsyncRead for Connection {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.stopped.as_mut().poll(context).is_ready() {
-            // It must not be polled again.
+            // A future that has completed must not be polled again.
             self.stopped = Box::pin(std::future::ready(()));
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }

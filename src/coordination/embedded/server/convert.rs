@@ -1,4 +1,4 @@
-//! From the messages of etcd's API to what the model does, and back.
+//! Converts the messages of etcd's API to operations of the model, and back.
 
 use bytes::Bytes;
 use etcd_client::proto::{
@@ -15,12 +15,12 @@ use crate::coordination::model::steps::{
 };
 use crate::coordination::types::{KeyRange, KeyValue, LeaseId};
 
-/// There is one cluster with one member, and it always has been.
+/// There is always one cluster with one member.
 pub(super) const CLUSTER_ID: u64 = 0x6d6f_6f6e;
 pub(super) const MEMBER_ID: u64 = 1;
 pub(super) const RAFT_TERM: u64 = 1;
 
-/// The largest answer of a read; a client that wants more reads in pages.
+/// Upper bound of the answer to a read; a client that wants more has to read in pages.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
 
 pub(super) fn header(revision: u64) -> Option<PbResponseHeader> {
@@ -74,7 +74,7 @@ pub(super) fn read(request: PbRangeRequest) -> Result<Read, Status> {
         _ => return Err(invalid()),
     };
     let sort = match request.sort_order {
-        // Keys come in this order anyhow; anything else is ascending unless it is said.
+        // Keys come in this order anyway; other sort targets are ascending unless the request names an order.
         0 | 1 => (by != SortBy::Key).then_some(Sort { by, descending: false }),
         2 => Some(Sort { by, descending: true }),
         _ => return Err(invalid()),
@@ -131,7 +131,7 @@ fn condition(compare: PbCompare) -> Result<Condition, Status> {
         3 => Relation::NotEqual,
         _ => return Err(Status::invalid_argument("unknown comparison")),
     };
-    // What is compared with is zero or empty if it is not there, or there for another target.
+    // The operand is zero or empty if it is absent or belongs to another target, as in etcd.
     let given = compare.target_union;
     let target = match compare.target {
         0 => Target::Version(if let Some(PbTargetUnion::Version(given)) = given { given } else { 0 }),

@@ -1,4 +1,4 @@
-//! Keys.
+//! The KV service of etcd's API.
 
 use etcd_client::proto::{
     PbCompactionRequest, PbCompactionResponse, PbDeleteRequest, PbDeleteResponse, PbKvService, PbPutRequest,
@@ -30,7 +30,7 @@ impl Kv {
         done.await.map_err(status)
     }
 
-    /// A transaction of one step.
+    /// Carries out a transaction of one step.
     async fn step(&self, step: Step) -> Result<(u64, Outcome), Status> {
         let program = Program { success: vec![step], ..Program::default() };
         let (revision, _, outcomes) = self.transact(program).await?;

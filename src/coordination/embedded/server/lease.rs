@@ -1,4 +1,4 @@
-//! Leases.
+//! The lease service of etcd's API.
 
 use etcd_client::proto::{
     PbLeaseGrantRequest, PbLeaseGrantResponse, PbLeaseKeepAliveRequest, PbLeaseKeepAliveResponse,
@@ -30,7 +30,7 @@ impl PbLeaseService for Leases {
         request: Request<PbLeaseGrantRequest>,
     ) -> Result<Response<PbLeaseGrantResponse>, Status> {
         let request = request.into_inner();
-        // By chance, so that a lease that ended before a restart is not taken for a new one.
+        // Random, so that a lease that ended before a restart is not taken for a new one.
         let id = match request.id {
             0 => random_id()?,
             id => id,

@@ -1,4 +1,4 @@
-//! The status; nothing else of maintenance makes sense for one member in memory.
+//! The status call of etcd's maintenance API; no other call of it makes sense for a single member.
 
 use etcd_client::proto::{
     PbAlarmRequest, PbAlarmResponse, PbDefragmentRequest, PbDefragmentResponse, PbDowngradeRequest,
@@ -10,7 +10,7 @@ use tokio_stream::Empty;
 use tonic::{Request, Response, Status};
 
 use crate::coordination::embedded::server::convert::{MEMBER_ID, RAFT_TERM, header, status};
-use crate::coordination::embedded::store::Store;
+use crate::coordination::embedded::store::{QUOTA_BYTES, Store};
 
 /// The version of etcd whose answers the model gives.
 const VERSION: &str = "3.6.0";
@@ -34,16 +34,22 @@ impl PbMaintenanceService for Maintenance {
     async fn status(&self, _: Request<PbStatusRequest>) -> Result<Response<PbStatusResponse>, Status> {
         let looked = self.store.look(|model| (model.revision(), model.history().bytes())).map_err(status)?;
         let (revision, bytes) = looked;
-        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        // The alarm ends by itself, because the store accepts puts again when there is space.
+        let alarm = format!("memberID:{MEMBER_ID} alarm:NOSPACE");
+        let errors = (bytes > QUOTA_BYTES).then_some(alarm).into_iter().collect();
+        // The database is in memory, so all of it is in use. The journal is not part of it, as etcd's is not.
+        let signed = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
         Ok(Response::new(PbStatusResponse {
             header: header(revision),
             version: VERSION.to_owned(),
-            db_size: bytes,
+            db_size: signed(bytes),
             leader: MEMBER_ID,
             raft_index: revision,
             raft_term: RAFT_TERM,
             raft_applied_index: revision,
-            db_size_in_use: bytes,
+            db_size_in_use: signed(bytes),
+            db_size_quota: signed(QUOTA_BYTES),
+            errors,
             ..PbStatusResponse::default()
         }))
     }

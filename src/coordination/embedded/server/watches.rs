@@ -1,6 +1,6 @@
-//! Watches. A stream has a place in the history for each of its watches and reads on from there whenever there is a new
-//! revision, so what a slow client has not yet taken is kept nowhere else; one that is slower than the history is
-//! given up for is told so.
+//! Watches. A stream keeps a position in the history for each of its watches and reads on from there at every new
+//! revision. So events that a slow client has not read yet are not buffered; a client that is so slow that its position
+//! is compacted gets an error.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,19 +19,20 @@ use crate::coordination::model::history::Logged;
 use crate::coordination::model::steps::Refusal;
 use crate::coordination::types::KeyRange;
 
-/// Watches at a time, of all clients together.
+/// Upper bound of watches at a time, of all clients together.
 const MAX_WATCHES: usize = 10_000;
 
-/// Messages that wait for one client.
+/// Upper bound of messages that are queued for one client.
 const MESSAGES_IN_FLIGHT: usize = 4;
 
-/// Revisions go together into one message up to this size, and a larger one goes in fragments if the client takes them.
+/// Revisions are combined into one message up to this size, and a larger one is split into fragments if the client
+/// accepts them.
 const MESSAGE_BYTES: usize = 1 << 20;
 
-/// How often a watch that asked for it is told that it has missed nothing.
+/// Interval of progress events for a watch that requested them.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What etcd answers to a stream and not to one of its watches.
+/// The id in answers that are to the whole stream and not to one of its watches, as in etcd.
 const NO_WATCH: i64 = -1;
 
 pub(super) struct Watches {
@@ -79,22 +80,21 @@ impl PbWatchService for Watches {
     }
 }
 
-/// Why a stream ended.
+/// Why the stream of a client's watches ended.
 enum Ended {
-    /// The client is gone.
     Gone,
     With(Status),
 }
 
 struct Watch {
     range: KeyRange,
-    /// The first revision that it was not told of.
+    /// The first revision that was not sent to it.
     next: u64,
     puts: bool,
     deletions: bool,
     previous: bool,
     fragments: bool,
-    /// When it is to be told that it has missed nothing.
+    /// When the next progress event is due; `None` if they were not requested.
     progress: Option<Instant>,
     _place: OwnedSemaphorePermit,
 }
@@ -108,7 +108,7 @@ struct Stream {
     sender: mpsc::Sender<Result<PbWatchResponse, Status>>,
 }
 
-/// What a watch has to be told next.
+/// What is to be sent to a watch next.
 enum Told {
     Nothing,
     Events { revision: u64, events: Vec<PbEvent> },
@@ -124,7 +124,7 @@ impl Stream {
                 question = questions.message() => match question {
                     Ok(Some(PbWatchRequest { request_union: Some(question) })) => self.answer(question).await?,
                     Ok(Some(PbWatchRequest { request_union: None })) => {}
-                    // The client asks nothing more; what it has asked for goes on until it is gone.
+                    // The client sends no more requests; its watches continue until it is gone.
                     Ok(None) => return self.run_on(revisions).await,
                     Err(_) => return Err(Ended::Gone),
                 },
@@ -147,7 +147,7 @@ impl Stream {
     async fn answer(&mut self, question: PbWatchRequestUnion) -> Result<(), Ended> {
         match question {
             PbWatchRequestUnion::CreateRequest(request) => {
-                // An empty key stands for the first one.
+                // In etcd an empty key means the first one.
                 let key = if request.key.is_empty() { vec![0] } else { request.key };
                 let range = range(key, request.range_end);
                 let place = Arc::clone(&self.places).try_acquire_owned();
@@ -210,7 +210,8 @@ impl Stream {
             }
             PbWatchRequestUnion::ProgressRequest(_) => {
                 self.tell_all().await?;
-                // Everything up to the oldest place was told to all of them; more may have come meanwhile.
+                // All watches have been sent everything up to the oldest position; newer revisions may have come
+                // meanwhile.
                 let newest = self.revision()?;
                 let told = self.watches.values().map(|watch| watch.next - 1).min();
                 let revision = told.map_or(newest, |told| told.min(newest));
@@ -248,7 +249,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Tells a watch everything that it was not told of.
+    /// Sends a watch everything that was not sent to it yet.
     async fn tell(&mut self, id: i64) -> Result<(), Ended> {
         while let Some(watch) = self.watches.get_mut(&id) {
             let told = self.store.look(|model| watch.collect(model));
@@ -291,7 +292,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Tells the watches that asked for it, and had nothing else to be told, up to where they have missed nothing.
+    /// Sends progress events to the watches that requested them and had no other event for the interval.
     async fn tell_progress(&mut self) -> Result<(), Ended> {
         self.tell_all().await?;
         let now = Instant::now();
@@ -314,7 +315,7 @@ impl Stream {
 }
 
 impl Watch {
-    /// Takes the next revisions, up to the size of a message, and moves on behind them.
+    /// Collects the next revisions, up to the size of a message, and advances behind them.
     fn collect(&mut self, model: &Model) -> Told {
         let history = model.history();
         let (newest, oldest) = (history.revision(), history.compacted());
@@ -352,7 +353,7 @@ fn size(event: &PbEvent) -> usize {
     sizes.sum()
 }
 
-/// Events in parts of about the size of a message.
+/// Splits events into parts of about the size of a message.
 fn fragments(events: Vec<PbEvent>) -> Vec<Vec<PbEvent>> {
     let mut parts = vec![Vec::new()];
     let mut bytes = 0;

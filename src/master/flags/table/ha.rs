@@ -1,4 +1,4 @@
-//! Flags about replication: where etcd is, how this master is found, what it promises.
+//! Flags about replication: the access to etcd, the addresses of this master, durability.
 
 use super::Group::Replication;
 use super::Kind::{Bool, Duration, Int32, Text, Uint64};
@@ -99,7 +99,7 @@ pub(super) const FLAGS: &[Flag] = &[
         Text,
         "",
         Replication,
-        "File whose first line is the token that the masters of a cluster prove themselves with to each other, the same \
+        "File whose first line is the token by which the masters of a cluster authenticate each other, the same \
          for all of them; without one the first master makes a token and keeps it in etcd",
     ),
     used(
@@ -123,8 +123,8 @@ pub(super) const FLAGS: &[Flag] = &[
         Text,
         "",
         Replication,
-        "DNS name that the certificate of every master must have, for authorities that sign for others, too; not \
-         checked if empty",
+        "DNS name that the certificate of every master must have, if the authorities also sign other certificates; \
+         not checked if empty",
     ),
     used(
         "admin_host",

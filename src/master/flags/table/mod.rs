@@ -1,8 +1,8 @@
 //! Every flag that `moonkeeper master` knows: name, type, default, what it does here.
 //!
 //! One static table is the single source for the parser, the warnings, `--help` and the drift test against
-//! `docs/flags.md`. Names, types and defaults are those of the reference master 0.3.13.post1, so that a deployment
-//! can keep its command line; the help texts say what the flag does *here*.
+//! `docs/flags.md`. Names, types and defaults are those of the reference master 0.3.13.post1, so that a deployment can
+//! keep its command line; the help texts describe what the flag does *here*.
 
 mod ha;
 mod logging;
@@ -18,24 +18,18 @@ use std::sync::LazyLock;
 pub enum Kind {
     /// `true`/`false` and gflags' abbreviations; the only type that may stand without a value.
     Bool,
-    /// A signed 32-bit number.
     Int32,
-    /// An unsigned 32-bit number.
     Uint32,
-    /// A signed 64-bit number.
     Int64,
-    /// An unsigned 64-bit number.
     Uint64,
-    /// A floating point number.
     Double,
-    /// Any text.
     Text,
     /// A duration: plain milliseconds, or a whole number with `ms`, `s`, `m` or `h`.
     Duration,
 }
 
 impl Kind {
-    /// The word `--helpfull` shows for this type.
+    /// Returns the name that `--helpfull` shows for this type.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Bool => "bool",
@@ -53,11 +47,10 @@ impl Kind {
 /// What setting a flag does in this version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// The flag is obeyed.
     Used,
     /// The flag is accepted and changes nothing, for this reason; setting it gives a warning.
     NoEffect(&'static str),
-    /// Any value but the default is an error, for this reason: obeying it in name only would let a user believe
+    /// Any value but the default is an error, for this reason: accepting it without effect would let a user believe
     /// that data is safe, kept or separated when it is not.
     Refused(&'static str),
 }
@@ -69,9 +62,8 @@ pub enum Group {
     Serving,
     /// Leases, pins, eviction, allocation and time-outs of objects and clients.
     Objects,
-    /// Several masters, one of which serves.
+    /// Several masters, of which one serves.
     Replication,
-    /// Copy and move tasks.
     Tasks,
     /// The optional metadata server for transfer engines.
     MetadataServer,
@@ -79,12 +71,12 @@ pub enum Group {
     Logging,
     /// Where settings come from, and help.
     Settings,
-    /// Known, for the sake of existing command lines, but not offered.
+    /// Flags that are known for the sake of existing command lines, but not supported.
     Unsupported,
 }
 
 impl Group {
-    /// All groups in the order of the help text.
+    /// All groups, in the order of the help text.
     pub const ALL: [Group; 8] = [
         Group::Serving,
         Group::Objects,
@@ -96,7 +88,7 @@ impl Group {
         Group::Unsupported,
     ];
 
-    /// The heading in the help text.
+    /// Returns the heading in the help text.
     pub fn title(self) -> &'static str {
         match self {
             Group::Serving => "Serving",
@@ -111,10 +103,10 @@ impl Group {
     }
 }
 
-/// One known flag.
+/// One flag that this program knows.
 #[derive(Debug, Clone, Copy)]
 pub struct Flag {
-    /// The name, with underscores.
+    /// The name, with underscores and without leading dashes.
     pub name: &'static str,
     /// The type of its value.
     pub kind: Kind,
@@ -128,7 +120,7 @@ pub struct Flag {
     pub help: &'static str,
 }
 
-/// A flag that is obeyed.
+/// Makes a flag that is obeyed.
 const fn used(
     name: &'static str,
     kind: Kind,
@@ -139,12 +131,12 @@ const fn used(
     Flag { name, kind, default, group, effect: Effect::Used, help }
 }
 
-/// A flag that is accepted and changes nothing.
+/// Makes a flag that is accepted and changes nothing.
 const fn inert(name: &'static str, kind: Kind, default: &'static str, reason: &'static str) -> Flag {
     Flag { name, kind, default, group: Group::Unsupported, effect: Effect::NoEffect(reason), help: reason }
 }
 
-/// A flag of which only the default is accepted.
+/// Makes a flag of which only the default is accepted.
 const fn refused(name: &'static str, kind: Kind, default: &'static str, reason: &'static str) -> Flag {
     Flag { name, kind, default, group: Group::Unsupported, effect: Effect::Refused(reason), help: reason }
 }
@@ -156,12 +148,12 @@ static ALL: LazyLock<Vec<Flag>> = LazyLock::new(|| {
     flags
 });
 
-/// All known flags, by name.
+/// Returns all known flags, ordered by name.
 pub fn all() -> &'static [Flag] {
     &ALL
 }
 
-/// The position in [`all`] of the flag with this name (underscores), if there is one.
+/// Returns the position in [`all`] of the flag with this name (underscores), if there is one.
 pub fn position(name: &str) -> Option<usize> {
     ALL.binary_search_by_key(&name, |flag| flag.name).ok()
 }

@@ -64,8 +64,8 @@ pub(super) const FLAGS: &[Flag] = &[
         Objects,
         "offset or cachelib are both accepted; there is one allocator, without cachelib's size limit",
     ),
-    used("quota_bytes", Uint64, "0", Objects, "Disk quota that is told to clients; 0 leaves it to them"),
-    used("enable_disk_eviction", Bool, "true", Objects, "Told to clients: whether they may evict from disk"),
+    used("quota_bytes", Uint64, "0", Objects, "Disk quota that clients receive; 0 lets them choose"),
+    used("enable_disk_eviction", Bool, "true", Objects, "Whether clients may evict from disk; sent to them"),
     used("max_total_pending_tasks", Uint32, "10000", Tasks, "Most tasks that wait for a client"),
     used("max_total_processing_tasks", Uint32, "10000", Tasks, "Most tasks that clients work on"),
     used("max_total_finished_tasks", Uint32, "10000", Tasks, "Most finished tasks that can still be queried"),
@@ -83,5 +83,5 @@ pub(super) const FLAGS: &[Flag] = &[
         Tasks,
         "Seconds a client may work on a task; 0 means for ever",
     ),
-    used("max_retry_attempts", Uint32, "10", Tasks, "How often a client tries a task again; told to clients"),
+    used("max_retry_attempts", Uint32, "10", Tasks, "How often a client retries a task; sent to clients"),
 ];

@@ -18,7 +18,7 @@ pub(super) const FLAGS: &[Flag] = &[
         Text,
         "0.0.0.0",
         Serving,
-        "Address on which to listen for Mooncake clients; every one, of IPv6 too, unless it is set",
+        "Address on which to listen for Mooncake clients; all addresses, also of IPv6, unless it is set",
     ),
     used(
         "rpc_interface",

@@ -4,7 +4,8 @@
 use super::Kind::{Bool, Double, Int32, Int64, Text, Uint32, Uint64};
 use super::{Flag, inert, refused};
 
-const OPLOG: &str = "batches are packed by what waits, standbys are told of them, and a write is tried until it has an answer";
+const OPLOG: &str =
+    "batches take the records that wait, standbys watch the log, and a write is retried until etcd answers";
 const SNAPSHOT: &str = "snapshots are not part of this version, so there is nothing for it to configure";
 const TENANTS: &str = "tenants are not part of this version, so there is nothing for it to configure";
 const EVENTS: &str = "this master publishes no KV cache events";

@@ -1,0 +1,159 @@
+//! The names of keys in etcd. Sequence ids in them have 20 digits, so that key order is number order.
+
+use bytes::Bytes;
+
+use super::log_end::LogId;
+use crate::coordination::types::KeyRange;
+use crate::engine::types::SequenceId;
+
+/// The names of the keys of one cluster.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    cluster: String,
+    log: String,
+}
+
+impl Keys {
+    /// Returns the keys of the cluster with this id.
+    #[must_use]
+    pub fn new(cluster_id: &str) -> Self {
+        Self {
+            cluster: format!("mooncake-store/{cluster_id}/"),
+            log: format!("mooncake-store/oplog/{cluster_id}/"),
+        }
+    }
+
+    /// Returns whether this is a valid cluster id: one to 63 of `[a-z0-9-_]`, and not the name that logs are kept
+    /// under.
+    #[must_use]
+    pub fn is_cluster_id(id: &str) -> bool {
+        let fits =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
+        (1..=63).contains(&id.len()) && id.bytes().all(fits) && id != "oplog"
+    }
+
+    /// Returns the key with the address of the serving primary, which Mooncake clients read.
+    #[must_use]
+    pub fn master_view(&self) -> Bytes {
+        self.of_cluster("master_view")
+    }
+
+    /// Returns the election key, which names the leader. Its create revision is the term.
+    #[must_use]
+    pub fn election(&self) -> Bytes {
+        self.of_cluster("election")
+    }
+
+    /// Returns the key of a member.
+    #[must_use]
+    pub fn member(&self, name: &str) -> Bytes {
+        self.of_cluster(&format!("members/{name}"))
+    }
+
+    /// Returns the name of the member that a key belongs to, if it is a member key.
+    #[must_use]
+    pub fn member_name(&self, key: &[u8]) -> Option<String> {
+        let rest = key.strip_prefix(self.cluster.as_bytes())?.strip_prefix(b"members/")?;
+        String::from_utf8(rest.to_vec()).ok()
+    }
+
+    /// Returns the range of all member keys.
+    #[must_use]
+    pub fn members(&self) -> KeyRange {
+        KeyRange::prefix(self.of_cluster("members/"))
+    }
+
+    /// Returns the key with the name of the preferred successor.
+    #[must_use]
+    pub fn switchover(&self) -> Bytes {
+        self.of_cluster("switchover")
+    }
+
+    /// Returns the key with the token by which masters authenticate to each other, unless they have it from a file.
+    #[must_use]
+    pub fn peer_token(&self) -> Bytes {
+        self.of_cluster("peer_token")
+    }
+
+    /// Returns the range of all keys but those of the log.
+    #[must_use]
+    pub fn cluster(&self) -> KeyRange {
+        KeyRange::prefix(self.cluster.clone())
+    }
+
+    /// Returns the range of all keys of the log.
+    #[must_use]
+    pub fn log(&self) -> KeyRange {
+        KeyRange::prefix(self.log.clone())
+    }
+
+    /// Returns the key with the format in which the log is written.
+    #[must_use]
+    pub fn format(&self) -> Bytes {
+        self.of_log("format")
+    }
+
+    /// Returns the key with the end of the log.
+    #[must_use]
+    pub fn latest(&self) -> Bytes {
+        self.of_log("latest")
+    }
+
+    /// Returns the key of the batch of a log whose first record has this id. The log is part of the key, so that no
+    /// late write to one log, and no deletion of its batches, can touch another.
+    #[must_use]
+    pub fn batch(&self, log: LogId, first: SequenceId) -> Bytes {
+        self.of_log(&format!("batches/{log}/{:020}", first.0))
+    }
+
+    /// Returns the range of all batches, of any log.
+    #[must_use]
+    pub fn batches(&self) -> KeyRange {
+        KeyRange::prefix(self.of_log("batches/"))
+    }
+
+    /// Returns the range of the batches of a log whose first record has this id or a later one.
+    #[must_use]
+    pub fn batches_from(&self, log: LogId, first: SequenceId) -> KeyRange {
+        let end = KeyRange::prefix(self.of_log(&format!("batches/{log}/"))).end;
+        KeyRange { start: self.batch(log, first), end }
+    }
+
+    fn of_cluster(&self, name: &str) -> Bytes {
+        format!("{}{name}", self.cluster).into()
+    }
+
+    fn of_log(&self, name: &str) -> Bytes {
+        format!("{}{name}", self.log).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_sort_by_number() {
+        let keys = Keys::new("demo");
+        let batch = |id| keys.batch(LogId(7), SequenceId(id));
+        assert!(batch(9) < batch(10));
+        assert!(keys.batches().contains(&batch(9)));
+        assert!(keys.batches_from(LogId(7), SequenceId(10)).contains(&batch(1000)));
+        assert!(!keys.batches_from(LogId(7), SequenceId(10)).contains(&batch(9)));
+        assert!(!keys.batches_from(LogId(6), SequenceId(10)).contains(&batch(1000)));
+        assert!(!keys.batches().contains(&keys.latest()));
+        assert!(!keys.cluster().contains(&keys.latest()));
+        // Deleted with the cluster, and never taken for a member.
+        assert!(keys.cluster().contains(&keys.peer_token()));
+        assert_eq!(keys.member_name(&keys.peer_token()), None);
+        assert_eq!(&batch(7)[..], b"mooncake-store/oplog/demo/batches/0000000000000007/00000000000000000007");
+    }
+
+    #[test]
+    fn cluster_ids_are_plain() {
+        assert!(Keys::is_cluster_id("mooncake_cluster"));
+        for id in ["", "oplog", "A", "a/b", "a b", &"x".repeat(64)] {
+            assert!(!Keys::is_cluster_id(id), "{id}");
+        }
+    }
+}

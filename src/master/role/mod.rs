@@ -1,0 +1,341 @@
+//! The process of a master that replicates: a node and its driver, the ports that are open in every role, and the RPC
+//! port, which is open while this master leads.
+
+mod control;
+mod host;
+mod testimony;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::cluster::etcd_health::EtcdHealth;
+use crate::cluster::keys::Keys;
+use crate::cluster::log_end::History;
+use crate::cluster::member::{Addresses, BootId};
+use crate::cluster::role::Role;
+use crate::coordination::etcd::{Etcd, EtcdMembers};
+use crate::coordination::types::LeaseId;
+use crate::engine::types::{LogTime, SequenceId};
+use crate::master::admin_api::{self, AdminApi};
+use crate::master::companion::{self, Companion};
+use crate::master::current::{Current, Passage};
+use crate::master::data_dir::DataDir;
+use crate::master::door::{Door, TURN_AWAY};
+use crate::master::etcd_health;
+use crate::master::flags::interface_address;
+use crate::master::http::{self, Health, ReferenceRole};
+use crate::master::metrics::Metrics;
+use crate::master::peer::{
+    self, PeerCredentials, PeerEvent, PeerFaults, PeerFollower, PeerMessage, PeerPort, PeerState,
+};
+use crate::master::serving::Service;
+use crate::master::settings::Settings;
+use crate::master::settings::ha::HaSettings;
+use crate::master::startup::{StartError, admin, rpc_address, rules, serve_http};
+use crate::net::listen::{self, host_and_port};
+use crate::replication::driver::{Inputs, drive};
+use crate::replication::node::{self, Input, Node};
+use crate::replication::time::{LogClock, MonotonicClock, RunningClock};
+
+use control::NodeControl;
+use host::{Bulletin, ProcessHost, Publishing};
+
+/// Timeout of a call to etcd. It is shorter than the leader lease, so that a call that hangs does not cost the lease.
+const CALL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Time after which a hand-over is given up.
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the process waits for an orderly end after it was asked to stop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How long all live members have to have read a newer format before the log is raised to it. A member that is just
+/// being restarted, perhaps with an older version, is not among the live ones.
+const RAISE_AFTER: Duration = Duration::from_secs(60);
+
+/// Capacity of the queue of messages from peers.
+const PEER_MESSAGES: usize = 256;
+
+/// Runs a master that replicates until `stop` turns true.
+pub(super) async fn run(
+    settings: &Settings,
+    ha: &HaSettings,
+    stop: watch::Receiver<bool>,
+) -> Result<(), StartError> {
+    let clock = MonotonicClock::start();
+    let wall = RunningClock::start();
+    let metrics = Metrics::new();
+    let ports = RolePorts::open(settings, ha).await?;
+    let etcd = Arc::new(Etcd::connect(ha.etcd.settings())?);
+    let etcd_members = EtcdMembers::connect(&ha.etcd.settings())?;
+    let (health, etcd_health) = watch::channel(EtcdHealth::default());
+    let data_dir =
+        ha.data_dir.as_deref().map(|folder| DataDir::open(folder, &settings.cluster_id)).transpose()?;
+    let history = data_dir.as_ref().and_then(|(_, history)| *history);
+    let boot_id = BootId(getrandom::u64().map_err(StartError::Chance)?);
+    tracing::info!(name = ha.member_name, %boot_id, cluster = settings.cluster_id, "starting as a member");
+
+    let keys = Keys::new(&settings.cluster_id);
+    let node = create_node(
+        settings,
+        ha,
+        ports.addresses,
+        &NodeOrigin { boot_id, keys: keys.clone(), clock, wall, history },
+    );
+    let (inputs, received) = Inputs::channel();
+    let (state, current) = watch::channel(first_state(&node, clock));
+    let (bulletin, bulletins) = watch::channel(Bulletin::new(&node, clock.now()));
+    let bulletins_of_history = bulletins.clone();
+    let bulletins_of_testimony = bulletins.clone();
+    let (applied, applied_here) = watch::channel(SequenceId(0));
+    let (peer_state, peer_states) = watch::channel(first_peer_state(settings, ha, boot_id));
+    let (peer_events, events) = mpsc::channel(PEER_MESSAGES);
+    let (peer_messages, messages) = mpsc::channel(PEER_MESSAGES);
+    let (members, member_lists) = watch::channel(peer::Members::new());
+    let credentials = PeerCredentials::read(&ha.peer_auth, &etcd, keys.peer_token())?;
+    let own = peer::Identity {
+        cluster_id: settings.cluster_id.clone(),
+        name: ha.member_name.clone(),
+        boot_id: boot_id.to_string(),
+    };
+    let peer_faults = PeerFaults::new(Arc::clone(&metrics));
+    let follower =
+        PeerFollower::start(own.clone(), credentials.clone(), applied_here, peer_events, peer_faults.clone());
+    let (testimony, testimonies) = watch::channel(None);
+    let keep_testimony = testimony::keep(own.clone(), credentials.clone(), bulletins_of_testimony, testimony);
+    let peer_port = PeerPort {
+        own: own.clone(),
+        credentials: credentials.clone(),
+        state: peer_states,
+        members: member_lists,
+        messages: peer_messages,
+        faults: peer_faults.clone(),
+    };
+
+    let mut tasks = JoinSet::new();
+    // Everything else runs until the node has stopped, because the node hands over first.
+    let (end, ended) = watch::channel(false);
+    tasks.spawn(peer_port.serve(ports.peer, ended.clone()));
+    tasks.spawn(credentials.prepare());
+    tasks.spawn(forward_events(events, inputs.clone()));
+    tasks.spawn(forward_reports(messages, inputs.clone()));
+    tasks.spawn(etcd_health::observe(etcd_members, health));
+    let admin = admin(settings, current, etcd_health.clone(), &metrics);
+    let control = Arc::new(NodeControl::new(own, bulletins, inputs.clone(), clock, peer_faults, etcd_health));
+    let readable = admin_api::readable(control.clone());
+    let router = http::replicated_router(admin.clone(), Arc::clone(&metrics), readable);
+    serve_http(settings, ports.http, router, &admin, &mut tasks, &ended).await?;
+    let changes = http::changes(admin.clone(), Arc::clone(&metrics));
+    tasks.spawn(ports.admin.serve(control.clone(), changes, settings.http.limits, ended.clone()));
+    if let Some((data_dir, _)) = data_dir {
+        let bulletins = bulletins_of_history;
+        tasks.spawn(data_dir.keep(move || bulletins.borrow().status.history, ended.clone()));
+    }
+    let address = rpc_address(settings).await?;
+    // Before this master can be elected: the companion may hold the port of its predecessor.
+    let (companion, door, held_port) = Companion::start(companion::Setup {
+        settings: &ha.companion,
+        boot_id: boot_id.to_string(),
+        address,
+        testimonies,
+        metrics: Arc::clone(&metrics),
+    })
+    .await;
+    if companion.is_some() {
+        tasks.spawn(keep_testimony);
+    }
+    let host = ProcessHost {
+        service: Service::new(settings, address, metrics),
+        durability: ha.durability,
+        clock,
+        inputs: inputs.clone(),
+        follower,
+        waiting: control.waiting(),
+        serving: None,
+        door: Arc::clone(&door),
+        held_port,
+        log_clock: None,
+        told: (clock.now(), None),
+        to: Publishing { state, bulletin, applied, peer_state, members },
+    };
+
+    let driving = tokio::spawn(drive(node, etcd, inputs.clone(), received, clock, host));
+    until_stopped(stop, &inputs, driving, &door, companion).await;
+    let _ = end.send(true);
+    drop(inputs);
+    tasks.shutdown().await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// The ports that are open in every role.
+struct RolePorts {
+    http: TcpListener,
+    peer: TcpListener,
+    admin: AdminApi,
+    /// Where others reach these and the RPC port.
+    addresses: Addresses,
+}
+
+impl RolePorts {
+    async fn open(settings: &Settings, ha: &HaSettings) -> Result<Self, StartError> {
+        let http = listen::bind(&settings.http.host, settings.http.port).await?;
+        let peer = listen::bind(&ha.peer.host, ha.peer.port).await?;
+        let admin = AdminApi::bind(&ha.admin).await?;
+        let host = advertised_host(settings, ha)?;
+        let reached_at = |port: u16| host_and_port(&host, port);
+        let addresses = Addresses {
+            rpc: reached_at(ha.advertise.rpc_port),
+            http: reached_at(http.local_addr()?.port()),
+            peer: reached_at(peer.local_addr()?.port()),
+            admin: reached_at(admin.local_address()?.port()),
+        };
+        Ok(Self { http, peer, admin, addresses })
+    }
+}
+
+/// What a node starts from besides its settings.
+struct NodeOrigin {
+    boot_id: BootId,
+    keys: Keys,
+    clock: MonotonicClock,
+    wall: RunningClock,
+    /// History of the log as the data directory has it.
+    history: Option<History>,
+}
+
+/// Creates the node in its first state.
+fn create_node(settings: &Settings, ha: &HaSettings, addresses: Addresses, origin: &NodeOrigin) -> Node {
+    let settings = node::Settings {
+        name: ha.member_name.clone(),
+        boot_id: origin.boot_id,
+        keys: origin.keys.clone(),
+        addresses,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        leader_ttl: ha.leader_lease_ttl,
+        keep_alive: ha.keep_alive_interval,
+        call_timeout: CALL_TIMEOUT,
+        handover_timeout: HANDOVER_TIMEOUT,
+        rules: rules(settings),
+        queue_bytes: ha.queue_bytes,
+        wall: origin.wall.now(),
+        seed: origin.boot_id.0,
+        history: origin.history,
+        raise_after: RAISE_AFTER,
+    };
+    Node::new(settings, origin.clock.now())
+}
+
+/// Returns what HTTP shows before the node has published anything.
+fn first_state(node: &Node, clock: MonotonicClock) -> Current {
+    let replica = Arc::clone(node.replica());
+    Current {
+        engine: Arc::clone(&replica.engine),
+        clock: RunningClock::new(LogClock::new(LogTime(0), clock.now()), clock),
+        health: Health {
+            role: ReferenceRole::Standby,
+            state: "starting",
+            service_ready: false,
+            leader_address: None,
+            view_version: None,
+        },
+        connections: Arc::new(AtomicUsize::new(0)),
+        passage: Passage(Some((replica, clock))),
+        node: None,
+    }
+}
+
+/// Returns what the peer port sends before the node has published anything.
+fn first_peer_state(settings: &Settings, ha: &HaSettings, boot_id: BootId) -> PeerState {
+    PeerState {
+        boot_id: boot_id.to_string(),
+        name: ha.member_name.clone(),
+        cluster_id: settings.cluster_id.clone(),
+        role: Role::Standby,
+        term: crate::engine::types::Term(0),
+        lease: LeaseId(0),
+        log: String::new(),
+        durable: SequenceId(0),
+    }
+}
+
+/// Runs the node until it ends by itself or `stop` turns true; then has it hand over, and ends the companion.
+async fn until_stopped(
+    mut stop: watch::Receiver<bool>,
+    inputs: &Inputs,
+    mut driving: JoinHandle<()>,
+    door: &Door,
+    companion: Option<Companion>,
+) {
+    tokio::select! {
+        // A dropped sender also means stop.
+        _ = stop.wait_for(|stop| *stop) => {}
+        _ = &mut driving => return,
+    }
+    inputs.send(Input::Stop).await;
+    if tokio::time::timeout(STOP_TIMEOUT, driving).await.is_err() {
+        // The companion is not dismissed, so it turns clients away.
+        tracing::warn!("etcd does not answer, ending without handing over");
+        return;
+    }
+    // A port that came from the companion may stay open for longer; it closes with the process.
+    let _ = tokio::time::timeout(TURN_AWAY * 2, door.closed()).await;
+    if let Some(companion) = companion {
+        companion.dismiss().await;
+    }
+}
+
+/// Returns the host that is published to clients and other masters.
+fn advertised_host(settings: &Settings, ha: &HaSettings) -> Result<String, StartError> {
+    match (&ha.advertise.host, &settings.rpc.interface) {
+        (Some(host), _) => Ok(host.clone()),
+        (None, Some(name)) => match interface_address(name) {
+            Ok(address) => Ok(address.to_string()),
+            Err(source) => Err(StartError::Address { host: name.clone(), source }),
+        },
+        (None, None) => Ok(settings.rpc.address.clone()),
+    }
+}
+
+async fn forward_events(mut events: mpsc::Receiver<PeerEvent>, inputs: Inputs) {
+    while let Some(event) = events.recv().await {
+        match event {
+            PeerEvent::Connected { boot_id, .. } => tracing::debug!(boot_id, "connected to the primary"),
+            PeerEvent::Told { boot_id, term, log, durable, sent_ms } => {
+                if let Ok(boot_id) = BootId::try_from(boot_id) {
+                    inputs.send(Input::PrimaryTold { boot_id, term, log, durable, sent_ms }).await;
+                }
+            }
+            PeerEvent::Dead { boot_id, lease } => {
+                if let Ok(boot_id) = BootId::try_from(boot_id) {
+                    inputs.send(Input::PeerDead { boot_id, lease }).await;
+                }
+            }
+        }
+    }
+}
+
+async fn forward_reports(mut messages: mpsc::Receiver<PeerMessage>, inputs: Inputs) {
+    while let Some(message) = messages.recv().await {
+        let input = match message {
+            PeerMessage::Report(report) => BootId::try_from(report.boot_id).map(|boot_id| {
+                let (name, applied) = (report.name, report.applied);
+                Input::PeerReport { name, boot_id, applied }
+            }),
+            PeerMessage::Gone { name, boot_id } => {
+                BootId::try_from(boot_id).map(|boot_id| Input::PeerGone { name, boot_id })
+            }
+            PeerMessage::Ended { boot_id } => {
+                BootId::try_from(boot_id).map(|boot_id| Input::ProcessEnded { boot_id })
+            }
+        };
+        if let Ok(input) = input {
+            inputs.send(input).await;
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! What passes share and write, at an API server that has MasterClusters and Leases and nothing else.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::Request as HttpRequest;
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response as HttpResponse};
+use axum::{Json, Router};
+use bytes::Bytes;
+use k8s_openapi::jiff::Timestamp;
+use kube::runtime::events::{Recorder, Reporter};
+use kube::{Client, Config};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::access::Access;
+use super::act;
+use super::apply::{WriteError, Writer};
+use super::attendant::Attendant;
+use super::build::{AdminCredentials, Facts, objects};
+use super::caches::Caches;
+use super::lease::Right;
+use super::metrics::Metrics;
+use super::observed::{Call, EtcdSight, Observed, PodFacts};
+use super::plan::leadership::Relabel;
+use super::plan::{Act, Chore, Finalizer, plan};
+use super::reconcile::{Context, PassError, Resource, after_failure, reconcile};
+use super::report::events::Happening;
+use super::report::{Applied, status};
+use super::scope::Others;
+use super::write_status::write_status;
+use crate::api::{MasterCluster, MasterClusterStatus};
+use crate::cluster::etcd_health::EtcdHealth;
+use crate::cluster::keys::Keys;
+use crate::cluster::member::{Addresses, MemberValue};
+use crate::cluster::view::{ClusterView, Member, StoreId};
+use crate::coordination::embedded::{Store, serve};
+use crate::coordination::etcd::{Etcd, EtcdSettings};
+use crate::coordination::types::{Get, KeyRange, LeaseId, Op, Request, Response, Txn};
+
+/// Only a failing test waits this long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The namespace that has an operator of its own.
+const TAKEN: &str = "taken";
+
+struct Fixture {
+    context: Arc<Context>,
+    lease: watch::Sender<Option<Instant>>,
+    /// Writes that the API server received: method and path.
+    writes: Arc<Mutex<Vec<String>>>,
+    _watches: JoinSet<()>,
+}
+
+fn refused() -> HttpResponse {
+    let said =
+        json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": "none"});
+    (StatusCode::NOT_FOUND, Json(said)).into_response()
+}
+
+async fn answer(request: HttpRequest, clusters: Value, writes: Arc<Mutex<Vec<String>>>) -> HttpResponse {
+    let path = request.uri().path().to_owned();
+    if request.method() != Method::GET {
+        writes.lock().push(format!("{} {path}", request.method()));
+        return refused();
+    }
+    let watched = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+    let list =
+        |items: Value| Json(json!({"kind": "List", "metadata": {"resourceVersion": "9"}, "items": items}));
+    match path.as_str() {
+        _ if watched => std::future::pending().await,
+        "/apis/moonkeeper.dev/v1alpha1/masterclusters" => list(clusters).into_response(),
+        "/apis/coordination.k8s.io/v1/leases" => {
+            let labels = json!({"moonkeeper.dev/scope": "namespace"});
+            let metadata = json!({"name": "moonkeeper-operator", "namespace": TAKEN, "labels": labels});
+            let spec = json!({"holderIdentity": "another", "leaseDurationSeconds": 3600});
+            list(json!([{"metadata": metadata, "spec": spec}])).into_response()
+        }
+        _ => refused(),
+    }
+}
+
+impl Fixture {
+    async fn new(clusters: &[&MasterCluster]) -> Self {
+        let writes: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (items, seen) = (serde_json::to_value(clusters).unwrap(), Arc::clone(&writes));
+        let routes = Router::new()
+            .fallback(move |request: HttpRequest| answer(request, items.clone(), Arc::clone(&seen)));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        let client = Client::try_from(Config::new(address.parse().unwrap())).unwrap();
+        let (wake, _) = mpsc::unbounded_channel();
+        let mut watches = JoinSet::new();
+        let caches = Caches::start(&client, None, &wake, &mut watches);
+        let filled = caches.clusters.store();
+        tokio::time::timeout(PATIENCE, filled.wait_until_ready()).await.unwrap().unwrap();
+        let others = Others::new("system");
+        others.read(&client).await.unwrap();
+        let (lease, right) = Right::unconditional();
+        let reporter = Reporter { controller: "test".to_owned(), instance: None };
+        let context = Context {
+            writer: Arc::new(Writer::new(client.clone(), right, Metrics::new().unwrap())),
+            caches,
+            wake,
+            recorder: Recorder::new(client, reporter),
+            namespace: "system".to_owned(),
+            others: Arc::new(others),
+            left: Mutex::default(),
+            since: Instant::now().checked_sub(Duration::from_secs(300)).unwrap(),
+            image: "m:1".to_owned(),
+            attendants: Mutex::new(HashMap::new()),
+            written: Mutex::new(HashMap::new()),
+            failures: Mutex::new(HashMap::new()),
+        };
+        Self { context: Arc::new(context), lease, writes, _watches: watches }
+    }
+}
+
+fn cluster(namespace: &str, name: &str, uid: &str, endpoint: &str) -> MasterCluster {
+    let created = if uid == "first" { "2026-01-01T00:00:00Z" } else { "2026-01-02T00:00:00Z" };
+    serde_json::from_value(json!({
+        "apiVersion": "moonkeeper.dev/v1alpha1",
+        "kind": "MasterCluster",
+        "metadata": {
+            "name": name, "namespace": namespace, "uid": uid, "resourceVersion": "5", "creationTimestamp": created,
+        },
+        "spec": {"etcd": {"endpoints": [endpoint]}, "clusterId": "shared"},
+    }))
+    .unwrap()
+}
+
+fn attendant(endpoint: &str) -> Arc<Attendant> {
+    let settings = EtcdSettings::new([endpoint]);
+    let access = Access { settings, keys: Keys::new("shared"), client_certificate: false, fingerprint: 0 };
+    Arc::new(Attendant::start(access, Arc::new(|| ())).unwrap())
+}
+
+/// A member that was heard of at `now`, in an etcd with the id 7.
+fn observed(now: i64) -> Observed {
+    let name = "demo-0".to_owned();
+    let rpc = "10.0.0.1:50051".to_owned();
+    let said = MemberValue {
+        name: name.clone(),
+        addresses: Addresses { rpc, ..Addresses::default() },
+        ..MemberValue::default()
+    };
+    let member = Member { value: Some(said), ..Member::default() };
+    let view = ClusterView {
+        members: [(name.clone(), member)].into(),
+        store: Some(StoreId(7)),
+        ..ClusterView::default()
+    };
+    Observed {
+        now: Timestamp::from_second(now).unwrap(),
+        generation: Some(1),
+        deleted_at: None,
+        finalizer: false,
+        status: MasterClusterStatus::default(),
+        etcd: EtcdSight::Current(Arc::new(view)),
+        etcd_health: EtcdHealth::default(),
+        stateful_set: None,
+        pods: vec![PodFacts { name, ip: Some("10.0.0.1".to_owned()), ..PodFacts::default() }],
+        switchover: Call::Idle,
+        promotion: None,
+        deletion: Call::Idle,
+        deletion_attempts: 0,
+    }
+}
+
+#[tokio::test]
+async fn failures_in_a_row_are_counted_until_a_pass_succeeds() {
+    let cluster = Arc::new(cluster(TAKEN, "demo", "first", "http://e:1"));
+    let it = Fixture::new(&[&cluster]).await;
+    let failures = || it.context.failures.lock().get(&Resource::of(&cluster)).copied();
+    let fail = || after_failure(Arc::clone(&cluster), &PassError::Deadline, Arc::clone(&it.context));
+    assert_ne!(fail(), fail());
+    assert_eq!(failures(), Some(2));
+    // This one leaves the cluster to the operator of its namespace.
+    reconcile(Arc::clone(&cluster), Arc::clone(&it.context)).await.unwrap();
+    assert_eq!(failures(), None);
+}
+
+#[tokio::test]
+async fn what_a_deleted_resource_leaves_behind_is_dropped_although_another_has_its_name() {
+    let first = cluster("team", "demo", "first", "http://e:1");
+    let second = cluster("team", "demo", "second", "http://e:1");
+    let it = Fixture::new(&[&second]).await;
+    let context = &it.context;
+    for each in [&first, &second] {
+        let resource = Resource::of(each);
+        context.failures.lock().insert(resource.clone(), 1);
+        context.left.lock().insert(resource.clone());
+        context.written.lock().insert(resource.clone(), (1, MasterClusterStatus::default()));
+        context.attendants.lock().insert(resource, attendant("http://127.0.0.1:1"));
+    }
+    context.forget_the_gone();
+    let second = [Resource::of(&second)];
+    assert!(context.attendants.lock().keys().eq(&second), "its calls to masters and etcd go on");
+    assert!(context.written.lock().keys().eq(&second));
+    assert!(context.failures.lock().keys().eq(&second));
+    assert!(context.left.lock().iter().eq(&second));
+}
+
+#[tokio::test]
+async fn a_status_with_old_numbers_is_written_again() {
+    let cluster = cluster("team", "demo", "first", "http://e:1");
+    let it = Fixture::new(&[&cluster]).await;
+    let applied = Applied::default();
+    let before = observed(0);
+    let before = status("demo", &cluster.spec, &before, &plan("demo", &cluster.spec, &before), &applied);
+    for (now, is_written) in [(200, false), (300, true)] {
+        let observed = Observed { status: before.clone(), ..observed(now) };
+        let plan = plan("demo", &cluster.spec, &observed);
+        // It is gone from this API server, which is no failure.
+        it.context.report(&cluster, &observed, &plan, &applied).await.unwrap();
+        let wrote = it.writes.lock().iter().any(|write| write.ends_with("/masterclusters/demo/status"));
+        assert_eq!(wrote, is_written, "after {now} s");
+    }
+}
+
+#[tokio::test]
+async fn an_older_cluster_in_the_same_etcd_has_the_log_whatever_the_host_is_called() {
+    let mut older = cluster("c", "old", "first", "http://10.1.2.3:1");
+    older.status = serde_json::from_value(json!({"etcd": {"clusterId": "7"}})).unwrap();
+    let younger = cluster("d", "young", "second", "http://etcd:1");
+    let it = Fixture::new(&[&older, &younger]).await;
+    assert!(it.context.rival(&younger, &observed(0)).is_some());
+    assert!(it.context.rival(&older, &observed(0)).is_none());
+}
+
+#[tokio::test]
+async fn nothing_is_written_without_the_lease() {
+    let cluster = cluster("team", "demo", "first", "http://e:1");
+    let it = Fixture::new(&[&cluster]).await;
+    let writer = &it.context.writer;
+    let labels = [Relabel { pod: "demo-0".to_owned(), uid: "u".to_owned(), role: "primary" }];
+    let status = MasterClusterStatus::default();
+    let admin = AdminCredentials { token: "t".to_owned(), certificate: None };
+    let facts = Facts {
+        image: "m:1".to_owned(),
+        operator_namespace: "system".to_owned(),
+        admin,
+        etcd_client_certificate: false,
+    };
+    let built = || objects(&cluster, &facts).unwrap();
+    let happening = || vec![Happening { reason: "Test", note: String::new(), warning: false }];
+    for holds in [true, false] {
+        it.lease.send_replace(holds.then(|| Instant::now() + PATIENCE));
+        it.writes.lock().clear();
+        let results: [Result<(), WriteError>; 6] = [
+            act::relabel(writer, "team", &labels).await,
+            act::finalize(writer, &cluster, &Finalizer::Add).await.map(|_| ()),
+            act::act(writer, &cluster, None, None, Act::EndMasters).await,
+            write_status(writer, &cluster, &status).await.map(|_| ()),
+            writer.apply("team", built(), &it.context.caches).await,
+            writer.delete("team", &built().service_account).await,
+        ];
+        it.context.tell(&cluster, happening()).await;
+        let refusals = results.map(|result| matches!(result, Err(WriteError::NotHolder)));
+        assert_eq!(refusals, [!holds; 6]);
+        let writes = it.writes.lock().clone();
+        assert_eq!(writes.len(), if holds { 7 } else { 0 }, "{writes:?}");
+    }
+}
+
+#[tokio::test]
+async fn no_key_is_deleted_without_the_lease() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(serve(listener, Store::open(None).unwrap(), std::future::pending()));
+    let it = Fixture::new(&[]).await;
+    let attendant = attendant(&endpoint);
+    let key = |name: &str| attendant.keys.member(name);
+    let put = |name: &str| Op::Put { key: key(name), value: Bytes::new(), lease: LeaseId(0) };
+    let txn = Txn { success: vec![put("a"), put("b")], ..Txn::default() };
+    let Response::Txn { revision, .. } = attendant.etcd.call(Request::Txn(txn), PATIENCE).await.unwrap()
+    else {
+        panic!("another answer")
+    };
+    let remove = |name: &str| {
+        let chore = Chore::DeleteMemberKey { name: name.to_owned(), mod_revision: revision };
+        act::chores(&it.context.writer, &attendant, vec![chore]);
+    };
+    it.lease.send_replace(None);
+    remove("a");
+    // The removal runs, on this thread, up to the check of the Lease.
+    tokio::task::yield_now().await;
+    it.lease.send_replace(Some(Instant::now() + PATIENCE));
+    remove("b");
+    while is_there(&attendant.etcd, key("b")).await {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(is_there(&attendant.etcd, key("a")).await, "deleted without the Lease");
+}
+
+async fn is_there(etcd: &Etcd, key: Bytes) -> bool {
+    match etcd.call(Request::Get(Get::all(KeyRange::key(key))), PATIENCE).await.unwrap() {
+        Response::Got { page, .. } => !page.entries.is_empty(),
+        other => panic!("{other:?}"),
+    }
+}

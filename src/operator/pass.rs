@@ -1,0 +1,325 @@
+//! One pass over a cluster, in this order: observe, plan, label, build and apply, act, report.
+//!
+//! Labels come before everything else that is written, because clients of the leader Service wait for them. The status is
+//! written even if applying or acting fails, but not after the deadline of the pass.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::jiff::Timestamp;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::ObjectRef;
+use kube::{Api, ResourceExt};
+
+use super::access::{self, AccessError};
+use super::apply::{WriteError, failed};
+use super::attendant::Attendant;
+use super::masters::Credentials;
+use super::observe::observe;
+use super::observed::{EtcdSight, Observed};
+use super::plan::{Finalizer, LOOK_AGAIN, Objects, Plan, plan};
+use super::reconcile::{Context, PassError, Resource};
+use super::report::events::farewell;
+use super::report::{Applied, Failure};
+use super::same_etcd::other_etcd;
+use super::sight::{Sight, log_end};
+use super::way_to_etcd::WayToEtcd;
+use super::{act, build, credentials};
+use crate::api::MasterCluster;
+use crate::api::names::admin_secret;
+
+/// Resync interval of a settled cluster: Secrets are not watched.
+const NOW_AND_THEN: Duration = Duration::from_secs(300);
+
+/// Requeue delay of a cluster that another operator looks after.
+const OTHERS: Duration = Duration::from_secs(15);
+
+/// Requeue delay after a conflict with a concurrent write to the resource.
+const SOON: Duration = Duration::from_millis(200);
+
+/// Timeout of reading the end of the log, which is only shown in the status.
+const LOG_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// What was observed, and the way to the cluster's etcd.
+struct Sighted {
+    observed: Observed,
+    /// The session with etcd, if the keys there are this cluster's.
+    attendant: Option<Arc<Attendant>>,
+    /// A problem to report although the session works.
+    complaint: Option<Failure>,
+}
+
+/// Progress of a pass that has begun to write.
+struct Work {
+    applied: Applied,
+    /// The first write that failed: the pass is retried after a pause.
+    error: Option<WriteError>,
+}
+
+impl Work {
+    /// Keeps the first error for the retry, and for the status unless a cause is named there already.
+    fn record(&mut self, result: Result<(), WriteError>) {
+        let Err(error) = result else { return };
+        self.applied.failure.get_or_insert_with(|| Failure {
+            reason: error.reason(),
+            message: error.to_string(),
+            stalled: error.stalled(),
+        });
+        self.error.get_or_insert(error);
+    }
+}
+
+impl Context {
+    /// Runs one pass. Returns when the next one is due.
+    pub(super) async fn pass(&self, cluster: &MasterCluster) -> Result<Action, PassError> {
+        self.writer.permit()?;
+        self.forget_the_gone();
+        if let Some(why) = self.others.owner_of(&cluster.namespace().unwrap_or_default()) {
+            self.leave_to_another(cluster, why).await;
+            return Ok(Action::requeue(OTHERS));
+        }
+        self.left.lock().remove(&Resource::of(cluster));
+        let Sighted { observed, attendant, complaint } = self.sight(cluster).await;
+        let attendant = attendant.as_deref();
+        let plan = plan(&cluster.name_any(), &cluster.spec, &observed);
+        let mut work = Work { applied: Applied { failure: complaint, ..Applied::default() }, error: None };
+        self.label(cluster, &plan, attendant, &mut work).await;
+        let Some(credentials) = self.apply(cluster, &plan, &observed, attendant, &mut work).await else {
+            // A concurrent write to the resource came first; the next pass sees its result.
+            return Ok(Action::requeue(SOON));
+        };
+        self.act(cluster, &plan, attendant, credentials.as_ref(), &mut work).await;
+        self.read_log_end(&observed, attendant, &mut work.applied).await;
+        self.report(cluster, &observed, &plan, &work.applied).await?;
+        if !self.release(cluster, &plan).await? {
+            return Ok(Action::requeue(SOON));
+        }
+        match work {
+            Work { error: Some(error), .. } => Err(error.into()),
+            // The cause may be a missing Secret, and Secrets are not watched.
+            Work { applied, .. } if applied.failure.is_some() => Ok(Action::requeue(LOOK_AGAIN)),
+            Work { .. } => Ok(Action::requeue(next(&plan, &observed))),
+        }
+    }
+
+    /// Observes the cluster in Kubernetes and in etcd.
+    async fn sight(&self, cluster: &MasterCluster) -> Sighted {
+        let WayToEtcd { etcd, complaint } = self.way_to_etcd(cluster).await;
+        let mut observed = observe(cluster, &self.caches, &etcd, Timestamp::now());
+        if let Some(status) = self.newer_status(cluster) {
+            observed.status = status;
+        }
+        let mut attendant = etcd.ok();
+        let mut unusable = other_etcd(&observed).or_else(|| self.rival(cluster, &observed));
+        if unusable.is_none() {
+            unusable = self.another_log(&observed, attendant.as_deref()).await;
+        }
+        if let Some(unusable) = unusable {
+            observed.etcd = unusable;
+            attendant = None;
+        }
+        Sighted { observed, attendant, complaint }
+    }
+
+    /// Writes the labels of pods.
+    async fn label(
+        &self,
+        cluster: &MasterCluster,
+        plan: &Plan,
+        attendant: Option<&Attendant>,
+        work: &mut Work,
+    ) {
+        let namespace = cluster.namespace().unwrap_or_default();
+        let labelled = act::relabel(&self.writer, &namespace, &plan.labels).await;
+        self.measure(plan, attendant, &labelled);
+        work.record(labelled);
+    }
+
+    /// Builds the objects and applies them, after the finalizer: without it, keys of masters that are created now might
+    /// never be deleted. Returns the credentials for the admin API if they were applied, and nothing if the resource has
+    /// changed meanwhile.
+    async fn apply(
+        &self,
+        cluster: &MasterCluster,
+        plan: &Plan,
+        observed: &Observed,
+        attendant: Option<&Attendant>,
+        work: &mut Work,
+    ) -> Option<Option<Credentials>> {
+        if matches!(plan.finalizer, Finalizer::Add | Finalizer::Withdraw) {
+            match act::finalize(&self.writer, cluster, &plan.finalizer).await {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => {
+                    work.record(Err(error));
+                    if plan.finalizer == Finalizer::Add {
+                        return Some(None);
+                    }
+                }
+            }
+        }
+        let Objects::Apply { replicas } = plan.objects else { return Some(None) };
+        let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+        let set = self.caches.stateful_sets.named(&namespace, &name);
+        let in_use = observed.status.image.as_deref();
+        let in_use = in_use.or_else(|| set.as_deref().and_then(build::image::of_template));
+        let image = build::image::resolve(&cluster.spec.image, in_use, &self.image);
+        match self.make(cluster, replicas, image.clone(), attendant).await {
+            Ok(credentials) => {
+                work.applied.image = Some(image);
+                return Some(Some(credentials));
+            }
+            Err(MakeError::Failed(error)) => work.record(Err(error)),
+            Err(MakeError::Unbuildable(failure)) => work.applied.failure = Some(failure),
+        }
+        Some(None)
+    }
+
+    /// Starts the chores of the plan, and takes its action.
+    async fn act(
+        &self,
+        cluster: &MasterCluster,
+        plan: &Plan,
+        attendant: Option<&Attendant>,
+        credentials: Option<&Credentials>,
+        work: &mut Work,
+    ) {
+        if let Some(attendant) = attendant {
+            act::chores(&self.writer, attendant, plan.chores.clone());
+        }
+        if let Some(act) = plan.act.clone() {
+            work.record(act::act(&self.writer, cluster, attendant, credentials, act).await);
+        }
+    }
+
+    /// Reads the end of the log, which the status shows.
+    async fn read_log_end(&self, observed: &Observed, attendant: Option<&Attendant>, applied: &mut Applied) {
+        if let (Some(attendant), Some(_)) = (attendant, observed.etcd.view()) {
+            let end = log_end(&attendant.etcd, &attendant.keys, LOG_TIMEOUT).await.ok().flatten();
+            applied.durable_prefix = end.as_ref().map(|end| end.last.0);
+            applied.log = end.map(|end| end.log);
+        }
+    }
+
+    /// Removes the finalizer if the plan says so: the last step, because the resource is gone after it. Returns false if
+    /// the resource has changed meanwhile.
+    async fn release(&self, cluster: &MasterCluster, plan: &Plan) -> Result<bool, WriteError> {
+        let Finalizer::Remove(_) = &plan.finalizer else { return Ok(true) };
+        if let Some(happening) = farewell(&plan.finalizer, &cluster.cluster_id()) {
+            // Logged as well, because no event can be written in a namespace that is being deleted.
+            tracing::info!(cluster = %ObjectRef::from_obj(cluster), "{}: {}", happening.reason, happening.note);
+            self.tell(cluster, vec![happening]).await;
+        }
+        let removed = act::finalize(&self.writer, cluster, &plan.finalizer).await?;
+        if removed {
+            self.attendants.lock().remove(&Resource::of(cluster));
+        }
+        Ok(removed)
+    }
+
+    /// Builds the objects and applies them. Returns the credentials for the admin API.
+    async fn make(
+        &self,
+        cluster: &MasterCluster,
+        replicas: i32,
+        image: String,
+        attendant: Option<&Attendant>,
+    ) -> Result<Credentials, MakeError> {
+        let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+        let secrets: Api<Secret> = Api::namespaced(self.writer.client.clone(), &namespace);
+        let secret = admin_secret(&name);
+        let there = secrets.get_opt(&secret).await.map_err(|source| failed("Secret", &secret, source))?;
+        let unbuildable =
+            |reason, message| MakeError::Unbuildable(Failure { reason, message, stalled: true });
+        let host = admin_host(cluster);
+        let own = cluster.spec.admin.tls_secret_name.is_empty().then_some(host.as_str());
+        let admin = credentials::keep_or_make(there.as_ref(), own)
+            .map_err(|why| unbuildable("NoCredentials", why.to_string()))?;
+        let shown = self.credentials(cluster, &admin, &host).await?;
+        let facts = build::Facts {
+            image,
+            operator_namespace: self.namespace.clone(),
+            admin: admin.clone(),
+            etcd_client_certificate: attendant.is_some_and(Attendant::shows_certificate),
+        };
+        let mut objects =
+            build::objects(cluster, &facts).map_err(|why| unbuildable("InvalidSpec", why.to_string()))?;
+        if let Some(spec) = &mut objects.stateful_set.spec {
+            spec.replicas = Some(replicas);
+        }
+        self.writer.apply(&namespace, objects, &self.caches).await?;
+        Ok(shown)
+    }
+
+    /// Returns the operator's token and the authority that the admin API's certificate is verified with.
+    async fn credentials(
+        &self,
+        cluster: &MasterCluster,
+        admin: &build::AdminCredentials,
+        host: &str,
+    ) -> Result<Credentials, MakeError> {
+        let namespace = cluster.namespace().unwrap_or_default();
+        let unusable = |reason, message| MakeError::Unbuildable(Failure { reason, message, stalled: true });
+        let (secret, ca) = match &admin.certificate {
+            Some(own) => (admin_secret(&cluster.name_any()), own.ca.clone().into_bytes()),
+            None => {
+                let secret = &cluster.spec.admin.tls_secret_name;
+                let ca = access::authorities(&self.writer.client, &namespace, secret).await;
+                let ca = ca.map_err(|error| match error {
+                    AccessError::None(none) => unusable(none.reason, none.message),
+                    AccessError::Read { ref source, .. } => MakeError::Unbuildable(Failure {
+                        reason: "SecretUnreadable",
+                        message: error.to_string(),
+                        stalled: matches!(source, kube::Error::Api(status) if status.code == 403),
+                    }),
+                })?;
+                (secret.clone(), ca)
+            }
+        };
+        Credentials::new(admin.token.clone(), &ca, host)
+            .map_err(|why| unusable("CertificateUnusable", format!("the Secret {secret}: {why}")))
+    }
+
+    /// Records the time from the change in etcd to the written label of a new primary.
+    fn measure(&self, plan: &Plan, attendant: Option<&Attendant>, labelled: &Result<(), WriteError>) {
+        let primary = plan.labels.iter().any(|label| label.role == crate::api::names::ROLE_PRIMARY);
+        if let (true, true, Some(Sight::Current { since, .. })) =
+            (primary, labelled.is_ok(), attendant.map(Attendant::sight))
+        {
+            self.writer.metrics.relabelled(since.elapsed());
+        }
+    }
+}
+
+/// Returns the server name in the certificate of the admin API. All masters share the certificate, because they are
+/// reached at their addresses.
+fn admin_host(cluster: &MasterCluster) -> String {
+    format!("{}.{}.svc", cluster.name_any(), cluster.namespace().unwrap_or_default())
+}
+
+/// Why objects were not applied.
+enum MakeError {
+    /// They could not be written.
+    Failed(WriteError),
+    /// They cannot be built from this spec or these Secrets.
+    Unbuildable(Failure),
+}
+
+impl From<WriteError> for MakeError {
+    fn from(error: WriteError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Returns the delay until the next pass.
+fn next(plan: &Plan, observed: &Observed) -> Duration {
+    // Progress of members that catch up is no news that wakes the controller.
+    let behind = observed.etcd.view().is_some_and(|view| {
+        view.members.values().any(|member| member.value.as_ref().is_none_or(|value| !value.caught_up))
+    });
+    // Secrets are not watched, and etcd may be lost because a password was changed.
+    let lost = matches!(observed.etcd, EtcdSight::Lost { .. });
+    let usual = if behind || lost { LOOK_AGAIN } else { NOW_AND_THEN };
+    plan.again.map_or(usual, |again| again.min(usual))
+}

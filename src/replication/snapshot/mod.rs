@@ -1,0 +1,102 @@
+//! Snapshots: the whole state at the end of one batch, in a file.
+//!
+//! A standby starts from one and reads only the log after it. A file is written under another name, synced to disk,
+//! read back, and only then renamed; any damage to it later is noticed before any of it is used. `docs/log-format.md`
+//! has the bytes. The functions here block: call them on a blocking thread.
+
+mod files;
+mod format;
+
+pub use files::{Found, Written, check, list, newest_good, prune, restore, write};
+pub use format::{read_from, write_to};
+
+use std::path::PathBuf;
+
+use crate::cluster::log_end::Latest;
+use crate::engine::snapshot::SnapshotError;
+use crate::engine::types::Digest;
+use crate::engine::types::SequenceId;
+
+/// The format that this binary writes and reads.
+pub const FORMAT: u32 = 1;
+
+/// The header of a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The batch that it was taken after; the next batch names its checksum.
+    pub at: Latest,
+    /// The digest of the state after that batch.
+    pub digest: Digest,
+}
+
+/// Why a snapshot cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The file system returned an error.
+    #[error("{path}: {source}", path = .path.display())]
+    Io {
+        /// The file or directory that was accessed.
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    /// The contents of the file are wrong.
+    #[error("{path}: {why}", path = .path.display())]
+    Wrong { path: PathBuf, why: FormatError },
+}
+
+/// What is wrong with a snapshot.
+#[derive(Debug, thiserror::Error)]
+pub enum FormatError {
+    /// It could not be read or written.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// The bytes do not begin as a snapshot does.
+    #[error("not a snapshot")]
+    Foreign,
+    /// The format is not one that this binary reads.
+    #[error("it has format {0}, this binary reads format {FORMAT}")]
+    Format(u32),
+    /// The header is damaged.
+    #[error("its header is damaged")]
+    Header,
+    /// The last record of the state is not that of the batch that the snapshot claims to be taken after.
+    #[error("the state is at record {found}, not at {said}", found = .found.0, said = .said.0)]
+    Position {
+        /// The last record of the state.
+        found: SequenceId,
+        /// The last record of the batch.
+        said: SequenceId,
+    },
+    /// A chunk is damaged.
+    #[error("chunk {chunk} is damaged: {why}")]
+    Chunk { chunk: u64, why: Damage },
+    /// A chunk is undamaged, but its contents are not valid.
+    #[error("chunk {chunk}: {why}")]
+    State { chunk: u64, why: SnapshotError },
+    /// All chunks are valid, but together they do not make a state.
+    #[error("{0}")]
+    Whole(SnapshotError),
+    /// The file ends before the snapshot does.
+    #[error("it ends too early, after {0} whole chunks")]
+    Short(u64),
+    /// The file goes on after the snapshot.
+    #[error("there are bytes after its end")]
+    Long,
+    /// The number or the checksum of all chunks at the end does not match.
+    #[error("its end is damaged, after {0} chunks")]
+    Trailer(u64),
+}
+
+/// How a chunk is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Damage {
+    /// Its lengths are impossible: zero, above the upper bound, or larger compressed than not.
+    #[error("no chunk is that long")]
+    Length,
+    /// Its checksum does not match.
+    #[error("its checksum does not match")]
+    Checksum,
+    /// It cannot be decompressed.
+    #[error("it cannot be unpacked")]
+    Packing,
+}
