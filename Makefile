@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help up test quick lint bench soak e2e image playground playground-down setup-build setup-test clean
+.PHONY: help up test quick lint bench soak e2e release image playground playground-down setup-build setup-test clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -16,8 +16,8 @@ test: ## everything; installs what it needs into the cache folder first
 quick: ## three minutes at most: format, clippy, unit tests, one test with a real client
 	@scripts/test --quick
 
-lint: ## format, clippy, cargo-deny, Python and shell
-	@scripts/setup-test python cargo-deny
+lint: ## format, clippy, rustdoc, dependencies, Python and shell, edges in src, language, spelling, links
+	@scripts/setup-test python
 	@scripts/lint
 
 bench: ## measurements: ARGS=compare (also without), clients, failover, replication, stalls, and what goes to that program; ARGS=report
@@ -28,6 +28,9 @@ soak: ## long tests, SOAK_SECONDS (3600) each; ARGS names parts: fuzz engine dif
 
 e2e: ## the operator on a real Kubernetes: kind where Docker is, else one of our own (ARGS go to pytest)
 	@scripts/e2e $(ARGS)
+
+release: ## the program as it ships, and its symbols in a file beside it (ARGS: a folder)
+	@scripts/release $(ARGS)
 
 image: ## the container image: docker, podman, buildah, or an archive (ARGS)
 	@scripts/image $(ARGS)
@@ -41,7 +44,7 @@ playground-down: ## end it
 setup-build: ## check tools and disk space, install Debian packages
 	@scripts/setup-build
 
-setup-test: ## setup-build, then the Mooncake package, etcd, Kubernetes and cargo-deny into the cache folder
+setup-test: ## setup-build, then the Mooncake package, etcd, and Kubernetes into the cache folder
 	@scripts/setup-test
 
 clean: ## remove what cargo built here (the cache folder's target)

@@ -7,7 +7,6 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${MOONKEEPER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/moonkeeper}
 
 # The versions that everything is tested with. Those of Python packages and of Go modules stand in their own lock files.
-cargo_deny_version=0.20.2
 kubernetes_version=$(awk '$1 == "k8s.io/kubernetes" { print substr($2, 2) }' "$root/scripts/kubernetes/control/go.mod")
 etcd_version=$(awk '$1 == "go.etcd.io/etcd/server/v3" { print substr($2, 2) }' "$root/scripts/etcd/go.mod")
 mooncake_version=$(sed -n 's/^mooncake-transfer-engine-non-cuda==//p' "$root/scripts/requirements.txt")
@@ -40,7 +39,6 @@ kubernetes_folder() {
   printf '%s/kubernetes-%s-%s' "$cache" "$kubernetes_version" \
     "$(short_hash "$root"/scripts/kubernetes/*/{go.mod,go.sum} "$root/scripts/kubernetes/dns/main.go" "$root/scripts/install-kubernetes")"
 }
-cargo_deny_folder() { printf '%s/cargo-deny-%s' "$cache" "$cargo_deny_version"; }
 
 # provide FOLDER SCRIPT: makes FOLDER once. SCRIPT gets a new folder beside it, which is renamed when the script has
 # succeeded, so a folder under its final name is always whole; a lock makes a second run wait for the first.
