@@ -153,11 +153,15 @@ class Cluster:
 
 @contextlib.contextmanager
 def deployment(phase, number, recording, client_ttl=CLIENT_TTL_SECONDS):
-    """The masters of a phase in a folder of their own, and what they used."""
+    """The masters of a phase in a folder of their own, with a master that is left alone, and what they used."""
     shape = Single if phase.endswith("-1") else Cluster
     kind = REFERENCE if phase.startswith("reference") else OURS
-    with tempfile.TemporaryDirectory(prefix="stalls-") as folder:
-        with contextlib.closing(shape(kind, pathlib.Path(folder), client_ttl)) as server:
+    with tempfile.TemporaryDirectory(prefix="stalls-") as folder, tempfile.TemporaryDirectory(prefix="control-") as other:
+        with (
+            contextlib.closing(shape(kind, pathlib.Path(folder), client_ttl)) as server,
+            contextlib.closing(Single(OURS, pathlib.Path(other), client_ttl)) as control,
+        ):
+            server.control = control.address
             for each in [*server.masters, *server.etcds]:
                 pathlib.Path(f"/proc/{each.pid}/oom_score_adj").write_text(str(OOM_SCORE_ADJUSTMENT))
             started = time.monotonic()
@@ -181,7 +185,7 @@ def run_steps(server, phase, number, steps, options, recording):
     """Runs the steps once, records each; returns (how many, the untouched one included, and why there are no more)."""
     command = bench("stalls", "--address", server.address, "--http", server.http_address, "--rounds", 1)
     command += ["--objects", str(options.objects), "--clients", str(options.clients)]
-    command += ["--untouched-seconds", str(options.untouched_seconds)]
+    command += ["--untouched-seconds", str(options.untouched_seconds), "--control", server.control]
     for step in [UNTOUCHED, *steps]:
         command += ["--only", step]
     done = 0

@@ -20,7 +20,10 @@ PHASES = {
     "reference-3": ("three masters", "reference"),
 }
 SWITCHOVER = "switchover"
-# More than the wait of the same probe against an untouched master; of the silence of a switchover.
+# A ping of another master, which is asked for nothing else.
+CONTROL = "control"
+# More than the wait of an untouched master: of the same probe before, or of the other master meanwhile; and of the silence
+# of a switchover.
 GOAL_MS, SILENCE_GOAL_MS = 20, 100
 
 
@@ -30,8 +33,8 @@ def of_phase(run, phase):
 
 def longest_ms(results, step, probe):
     """The longest wait of all rounds; None without a report."""
-    reports = (each["report"] for each in results if each.get("report", {}).get("step") == step)
-    return max((report["waits"][probe]["longest_us"] / 1000 for report in reports), default=None)
+    reports = (each["report"]["waits"] for each in results if each.get("report", {}).get("step") == step)
+    return max((waits[probe]["longest_us"] / 1000 for waits in reports if probe in waits), default=None)
 
 
 def failures(results, step):
@@ -54,14 +57,16 @@ def step_rows(run, phase):
         done = [each["report"] for each in results if each.get("report", {}).get("step") == step]
         failed = failures(results, step)
         if not done:
-            yield [STEPS[step], "", "", "", "", "", f"could not be done: {failed[0]}" if failed else "not measured"]
+            yield [STEPS[step], "", "", "", "", "", "", f"could not be done: {failed[0]}" if failed else "not measured"]
             continue
         took = max(each["seconds"] for each in done)
         for probe, name in PROBES.items():
-            wait, noise = longest_ms(results, step, probe), longest_ms(results, UNTOUCHED, probe)
+            wait, untouched = longest_ms(results, step, probe), longest_ms(results, UNTOUCHED, probe)
+            meanwhile = longest_ms(results, step, CONTROL) or 0
+            noise = max(untouched, meanwhile)
             last = verdict(wait - noise <= GOAL_MS) + ", " if ours else ""
             last += f"rounds: {len(done)}" + (f"; then: {failed[0]}" if failed else "") + removed_too_few(step, done)
-            numbers = [f"{took:,.1f} s", f"{wait:,.1f} ms", f"{noise:,.1f} ms", f"{wait - noise:+,.1f} ms"]
+            numbers = [f"{took:,.1f} s", *(f"{each:,.1f} ms" for each in (wait, untouched, meanwhile)), f"{wait - noise:+,.1f} ms"]
             yield [STEPS[step], name, *numbers, last]
 
 
@@ -83,9 +88,9 @@ def phase_lines(run, phase):
     masters, kind = PHASES[phase]
     options = run["options"]
     size = f"{options['objects']:,} objects, {options['clients']} clients"
-    head = ["while", "probe", "took at most", "longest wait", "untouched", "more", f"goal {GOAL_MS} ms more"]
+    head = ["while", "probe", "took at most", "longest wait", "untouched", "other master", "more", f"goal {GOAL_MS} ms more"]
     lines = [f"**{masters}, {kind}** ({origin(run, size)})", ""]
-    lines += table(head, step_rows(run, phase), "  rrrr ")
+    lines += table(head, step_rows(run, phase), "  rrrrr ")
     used = deployment_line(run, phase)
     return [*lines, "", used] if used else lines
 
