@@ -1,5 +1,6 @@
 """Which process is whose companion."""
 
+import os
 import subprocess
 import sys
 
@@ -21,8 +22,11 @@ class Master:
     """As much of a master as is asked for; with a socket it starts a companion."""
 
     def __init__(self, folder, socket=None, address="127.0.0.1:1"):
-        # The shell that is called `moonkeeper` takes its first argument for a script.
-        (folder / "companion").write_text("while :; do sleep 0.1; done\n")
+        # The shell that is called `moonkeeper` takes its first argument for a script. It waits for a writer that never
+        # comes, and starts no process: one that was just forked would be taken for a second companion.
+        (folder / "companion").write_text("read line < never\n")
+        if not (folder / "never").exists():
+            os.mkfifo(folder / "never")
         command = [sys.executable, "-c", MASTER, socket] if socket else ["sleep", "600"]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process, self.address = subprocess.Popen(command, cwd=folder, start_new_session=True, **pipes), address

@@ -82,8 +82,9 @@ def test_a_later_run_of_one_fault_replaces_that_fault_alone(run):
     assert cells(lines, "switchover", "moonkeeper")[5] == "12 ms"
 
 
-def waited(phase, step, longest_ms, number=1, answer=None):
+def waited(phase, step, longest_ms, number=1, answer=None, control=0):
     waits = {probe: {"longest_us": longest_ms * 1000, "p99_us": 1, "calls": 1} for probe in WAITS}
+    waits["control"] = {"longest_us": control * 1000, "p99_us": 1, "calls": 1}
     report = {"step": step, "seconds": 2.0, "refused": 0, "objects": 10, "answer": answer, "waits": waits}
     return {"phase": phase, "round": number, "report": report}
 
@@ -96,7 +97,14 @@ def stall_run(run, results):
 def test_a_stall_is_compared_with_the_untouched_master(run, longest, said):
     results = [waited("ours-1", "untouched", 5), waited("ours-1", "metrics", 1), waited("ours-1", "metrics", longest, 2)]
     row = cells(stalls.lines([stall_run(run, results)]), "scrape of /metrics", "Ping")
-    assert row[2:] == ["2.0 s", f"{longest}.0 ms", "5.0 ms", f"+{longest - 5}.0 ms", said]
+    assert row[2:] == ["2.0 s", f"{longest}.0 ms", "5.0 ms", "0.0 ms", f"+{longest - 5}.0 ms", said]
+
+
+@pytest.mark.parametrize(("longest", "said"), [(50, "met, rounds: 1"), (51, "**not met**, rounds: 1")])
+def test_a_stall_of_the_whole_machine_is_none_of_the_master(run, longest, said):
+    results = [waited("ours-1", "untouched", 5), waited("ours-1", "metrics", longest, control=30)]
+    row = cells(stalls.lines([stall_run(run, results)]), "scrape of /metrics", "Ping")
+    assert row[2:] == ["2.0 s", f"{longest}.0 ms", "5.0 ms", "30.0 ms", f"+{longest - 30}.0 ms", said]
 
 
 def test_a_step_that_failed_says_why(run):

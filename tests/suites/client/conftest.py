@@ -30,13 +30,13 @@ def master(request, start_master):
 
 @pytest.fixture
 def start_client(request, tmp_path):
-    """Starts a client of the test's `master` and sets it up; arguments as of Client.connect."""
+    """Starts a client of the test's `master`, or of a proxy before it, and sets it up; arguments as of Client.connect."""
     clients = []
     master = request.getfixturevalue("master")
 
-    def start(**settings):
+    def start(proxy=None, **settings):
         clients.append(Client(tmp_path / f"client-{len(clients)}.log"))
-        return clients[-1].connect(master, **settings)
+        return clients[-1].connect(proxy or master, **settings)
 
     yield start
     for each in clients:

@@ -103,13 +103,27 @@ def _processes(layout):
     """Everything that runs in the cluster: daemons, shims, containers."""
     found = set()
     for group in groups(layout):
-        for file in group.rglob("cgroup.procs"):
+        for folder, _, _ in os.walk(group):
             try:
-                found.update(map(int, file.read_text().split()))
+                found.update(map(int, pathlib.Path(folder, "cgroup.procs").read_text().split()))
             except OSError:
                 # A group that went meanwhile.
                 continue
     return found
+
+
+def _thaw(layout):
+    """Lets frozen processes go on. runc freezes a container while it ends it; with runc killed in between, the container stays
+    frozen, and a frozen process does not die."""
+    for group in groups(layout):
+        # As everywhere here: a walk passes over groups that go meanwhile.
+        for folder, _, files in os.walk(group):
+            for name, running in [("freezer.state", "THAWED"), ("cgroup.freeze", "0")]:
+                try:
+                    if name in files:
+                        pathlib.Path(folder, name).write_text(running)
+                except OSError:
+                    continue
 
 
 def kill_all(layout):
@@ -118,6 +132,7 @@ def kill_all(layout):
     while processes := _processes(layout):
         if time.monotonic() > end:
             raise ClusterError(f"these processes of cluster {layout.name} do not die: {sorted(processes)}")
+        _thaw(layout)
         for each in processes:
             try:
                 os.kill(each, signal.SIGKILL)

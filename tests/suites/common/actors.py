@@ -118,6 +118,7 @@ class RawActor(Actor):
             return self._not_started(operation, started)
         reserve(operation, places(started.value))
         operation.value = operation.ranges
+        operation.ending = time.monotonic()
         ended = self._ask([operation], "PutEnd", self.client, meta(key), ALL, TENANT)
         # An error of End is no promise that the object is not there.
         self.note_put(operation, OK if isinstance(ended, Ok) else UNKNOWN)
@@ -148,6 +149,9 @@ class RawActor(Actor):
 
     def end_batch(self, started):
         metas = [meta(each.key) for each in started]
+        ending = time.monotonic()
+        for each in started:
+            each.ending = ending
         answers = self._ask(started, "BatchPutEnd", self.client, metas, ALL, TENANT)
         for operation, answer in zip(started, answers or []):
             self.note_put(operation, OK if isinstance(answer, Ok) else UNKNOWN)

@@ -230,8 +230,8 @@ class _Hold:
 
 def _holds(operations, evicting=None):
     """A range belongs to its key from the answer that named it until a client asks to remove, replace or move the object.
-    A reservation that was never ended stays for longer than any test runs. What can be evicted belongs to its key as long
-    as a reader has its lease, or finds it."""
+    A reservation that was never ended stays for longer than any test runs. What can be evicted belongs to its key until its
+    put ends, and as long as a reader has its lease, or finds it."""
     writes = _writes(operations)
     kept_until = _kept_until(operations, evicting)
     frees = [each.invoked for each in writes if each.kind in (REMOVE, UPSERT, MOVE)]
@@ -268,7 +268,8 @@ def _kept_until(operations, evicting):
     if not evicting or any(each.pinned for each in operations):
         return NEVER
     # A put in doubt may have been made, and evicted before a client saw it.
-    kept = [each.answered if each.outcome == OK else each.told for each in operations if each.kind == PUT]
+    puts = [each for each in operations if each.kind == PUT]
+    kept = [min(each.ending, each.answered) if each.outcome == OK else each.told for each in puts]
     there = [each for each in operations if each.kind == READ and each.outcome == OK and each.ranges]
     return max([*kept, *(max(each.answered, each.invoked + evicting.lease_seconds) for each in there)], default=NEVER)
 

@@ -60,6 +60,8 @@ class Operation:
     ranges: tuple = ()
     # When the master named the ranges, which are reserved from then on, whatever becomes of the operation.
     told: float = NEVER
+    # When the end of a put was asked for: the object can be read from then on, and evicted before its client has the answer.
+    ending: float = NEVER
     # Of a put: never to be evicted; of a group, which is evicted as a whole.
     pinned: bool = False
     group: str | None = None

@@ -93,15 +93,19 @@ def space(cluster, artifacts, request):
 
 
 @pytest.fixture(scope="module")
-def demo(operator, space):
-    """A MasterCluster with all defaults but its etcd, which it names by its short name; Ready."""
+def demo(operator, space, request):
+    """A MasterCluster with all defaults but its etcd, which it names by its short name, and the leader lease where the
+    module has LEASE_SECONDS; Ready."""
+    lease_seconds = getattr(request.module, "LEASE_SECONDS", None)
+    spec = {"failover": {"leaseTTL": f"{lease_seconds}s"}} if lease_seconds else {}
     etcd = space.start_etcd()
-    space.apply(mastercluster(etcd=etcd_of(space)))
+    space.apply(mastercluster(etcd=etcd_of(space), **spec))
     resource = Resource(space)
     resource.wait_until_ready()
     masters = space.masters(resource.selector, resource.cluster_id, etcd)
     masters.wait_until_redundant()
-    return Demo(space, resource, masters, space.scene(masters, resource=resource, operator=operator))
+    scene = space.scene(masters, resource=resource, operator=operator, lease_seconds=lease_seconds)
+    return Demo(space, resource, masters, scene)
 
 
 @pytest.fixture

@@ -14,6 +14,10 @@ DIED, LEASE_ENDED, HANDED_OVER = "the primary died", "the lease ran out", "switc
 RECORDED = {DIED: "ProcessDied", LEASE_ENDED: "LeaseExpired", HANDED_OVER: "HandOver"}
 # How a master counts that it has thrown its state away once.
 REBUILT = ("states thrown away and built anew", 1)
+# A lease that no busy machine comes near.
+LONG_LEASE_SECONDS = 30
+# The last renewal may be as long ago as two of them are apart (`failover.keepAliveInterval`: 1s).
+RENEWAL_SECONDS = 2
 # Bounds a hang: what the operator and the kubelet write comes a little later than what it is about.
 WRITTEN_SECONDS = 60
 # A line of a log that asks for a person, or of a process that aborts.
@@ -38,6 +42,9 @@ class Expects:
     rebuilds: bool = False
     # Whether the operator's own pods stay as they are.
     operator_stays: bool = True
+    # Whether a master answers, and every client has a success, before the lease of the old primary could have ended. Only
+    # where that lease is long: a stall of a busy machine alone can make a short one expire.
+    before_lease_ends: bool = False
 
 
 @dataclass
@@ -58,10 +65,11 @@ def restarts(pod):
 
 
 class Judge:
-    """Compares how a cluster stands with how it stood. Without an operator there is no `resource`."""
+    """Compares how a cluster stands with how it stood. Without an operator there is no `resource`. `lease_seconds` is what
+    the masters were told, if not the default."""
 
-    def __init__(self, masters, resource=None, operator=None):
-        self.masters, self.resource, self.operator = masters, resource, operator
+    def __init__(self, masters, resource=None, operator=None, lease_seconds=None):
+        self.masters, self.resource, self.operator, self.lease_seconds = masters, resource, operator, lease_seconds
 
     def look(self):
         """How it stands now."""
@@ -91,6 +99,15 @@ class Judge:
             self.resource.wait_until_settled(self.masters)
             found += self._records(before, expects)
         return found
+
+    def late(self, expects, silence, client):
+        """What was answered too late, as sentences: `silence` is of the masters, `client` of the worst client."""
+        if not expects.before_lease_ends or (self.lease_seconds or 0) < LONG_LEASE_SECONDS:
+            return
+        limit = self.lease_seconds - RENEWAL_SECONDS
+        for whose, seconds in (("no master answered", silence), ("a client had no success", client)):
+            if seconds is not None and seconds >= limit:
+                yield f"{whose} for {seconds:.1f} s; the lease could have ended after {limit} s"
 
     def _leadership(self, before, expects):
         primary = self.masters.wait_until_serving()

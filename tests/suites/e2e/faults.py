@@ -22,7 +22,7 @@ def expecting(*words, **more):
 NODE_SECONDS = 120
 
 
-@expecting(DIED, restarts=1)
+@expecting(DIED, restarts=1, before_lease_ends=True)
 def process_killed(scene):
     """SIGKILL of the primary's process; its pod stays, and the container is started again."""
     process = scene.cluster.process(scene.masters.wait_until_serving().pod)
@@ -31,13 +31,13 @@ def process_killed(scene):
     yield struck
 
 
-@expecting(HANDED_OVER, replaced=1)
+@expecting(HANDED_OVER, replaced=1, before_lease_ends=True)
 def pod_deleted(scene):
     """The primary's pod deleted, as by hand or by a drain: it is asked to end first."""
     yield _delete(scene)
 
 
-@expecting(HANDED_OVER, replaced=1)
+@expecting(HANDED_OVER, replaced=1, before_lease_ends=True)
 def pod_deleted_at_once(scene):
     """The primary's pod deleted with no grace: its kubelet asks it to end all the same, and kills it two seconds later."""
     yield _delete(scene, "--grace-period=0", "--force")

@@ -30,9 +30,16 @@ class Operator:
         self.wait_until_ready()
         self._rollout("statefulset/moonkeeper-etcd")
 
-    def uninstall_chart(self):
-        self.cluster.run("helm", "uninstall", "moonkeeper", "--namespace", NAMESPACE, "--wait")
+    def uninstall_chart(self, *flags):
+        self.cluster.run("helm", "uninstall", "moonkeeper", "--namespace", NAMESPACE, "--wait", *flags)
         self._delete_namespace()
+
+    def refuses_to_go(self):
+        """What the operator says when it is to be uninstalled and a cluster needs it."""
+        words = ["helm", "uninstall", "moonkeeper", "--namespace", NAMESPACE, "--wait"]
+        done = self.cluster.run(*words, check=False)
+        assert done.returncode, "it was uninstalled"
+        return self.cluster.kubectl("logs", "-n", NAMESPACE, "job/moonkeeper-removal").stdout
 
     def install_by_manifests(self):
         self.cluster.kubectl("apply", "-f", TREE / "manifests/install.yaml")
@@ -40,6 +47,13 @@ class Operator:
 
     def uninstall_manifests(self):
         self.cluster.kubectl("delete", "-f", TREE / "manifests/install.yaml", "--ignore-not-found")
+
+    def uninstall_manifests_as_documented(self, check=True):
+        """Runs the commands at the head of install.yaml, as a user pastes them into a shell."""
+        lines = (TREE / "manifests/install.yaml").read_text().splitlines()
+        commands = [line.removeprefix("#   ") for line in lines if line.startswith("#   kubectl ")]
+        assert len(commands) == 2 and commands[0].endswith("&&"), commands
+        return self.cluster.run("sh", "-c", f"cd '{TREE}' && " + " ".join(commands), check=check)
 
     def _delete_namespace(self):
         self.cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")

@@ -65,7 +65,10 @@ class PodScene(Scene):
             each.actor in stores and each.invoked > struck[0] and each.outcome != OK for each in self.history.operations
         )
         self.timeline.mark(f"round ends: {fault.__name__}: {done.silence:.3f} s without answers")
-        unexpected = list(self.pod_judge.compare(before, expects))
+        unexpected = [
+            *self.pod_judge.compare(before, expects),
+            *self.pod_judge.late(expects, done.silence, max(gaps, default=None)),
+        ]
         for each in unexpected:
             self.timeline.mark(f"unexpected: {each}")
         return PodRound(
@@ -143,10 +146,11 @@ class Space:
     def masters(self, selector, cluster_id, etcd, count=3):
         return PodMasters(self.cluster, self.name, selector, cluster_id, etcd, count)
 
-    def scene(self, masters, clients=2, resource=None, operator=None, address=None):
-        """Real clients that find the masters through etcd, or at an address, and everything that they will do."""
+    def scene(self, masters, clients=2, resource=None, operator=None, address=None, lease_seconds=None):
+        """Real clients that find the masters through etcd, or at an address, and everything that they will do.
+        `lease_seconds` is the masters' lease if it is not the default."""
         address = address or f"etcd://{masters.etcd.endpoint}"
-        made = PodScene(self, masters, address, self.seed, Judge(masters, resource, operator))
+        made = PodScene(self, masters, address, self.seed, Judge(masters, resource, operator, lease_seconds))
         self.scenes.append(made)
         masters.wait_until_serving()
         for _ in range(clients):

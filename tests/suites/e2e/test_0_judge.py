@@ -66,6 +66,13 @@ def found(change, expects):
     return list(judge.compare(before, expects))
 
 
+def late(made, silence, expects=None, client=None):
+    """What the judge says about the time that a fault took, where the lease is as long as it has to be."""
+    judge = made.judge()
+    judge.lease_seconds = expectations.LONG_LEASE_SECONDS
+    return list(judge.late(expects or IN_TIME, silence, client))
+
+
 def take_over(made, reason=DIED, record="ProcessDied"):
     made.leader, made.term, made.reason = "demo-1", 9, reason
     made.failover = record and {"to": "demo-1", "reason": record}
@@ -96,6 +103,7 @@ def of_pod(name, index, value):
 
 
 DEATH = Expects(DIED, restarts=1)
+IN_TIME = Expects(DIED, restarts=1, before_lease_ends=True)
 REBUILDS = Expects(DIED, restarts=1, rebuilds=True)
 REBUILT, TWICE = ([{"what": expectations.REBUILT[0], "count": count}] for count in (1, 2))
 UNEXPECTED = [
@@ -129,3 +137,10 @@ def test_what_was_not_announced_is_found(monkeypatch):
     for what, change, expects, sentence in UNEXPECTED:
         said = found(change, expects)
         assert any(sentence in each for each in said), f"{what}: {said}"
+    limit = expectations.LONG_LEASE_SECONDS - expectations.RENEWAL_SECONDS
+    assert late(Cluster(), 0.1, client=limit - 1) == [] and late(Cluster(), limit, DEATH, client=limit) == []
+    assert "no master answered for 28.0 s" in late(Cluster(), limit, client=0.1)[0]
+    assert "a client had no success for 28.0 s" in late(Cluster(), 0.1, client=limit)[0]
+    # With a shorter lease nothing can be said.
+    short = Cluster().judge()
+    assert list(short.late(IN_TIME, limit, limit)) == []

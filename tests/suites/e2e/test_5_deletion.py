@@ -79,7 +79,7 @@ def test_retain(demo, operator, row):
     sweep(demo, row)
 
 
-@pytest.mark.scenario("5", "operator uninstalled first: Retain, its namespace and the definition go at once, Delete as documented")
+@pytest.mark.scenario("5", "operator uninstalled first: refused while a cluster has Delete; Retain, its namespace and the definition go at once")
 def test_operator_first(demo, operator, row):
     space, cluster = demo.space, demo.space.cluster
     doomed, left = Resource(space, "doomed"), f"{space.name}-left"
@@ -89,14 +89,17 @@ def test_operator_first(demo, operator, row):
     cluster.kubectl("apply", "-n", left, "-f", "-", input=text(elsewhere))
     doomed.wait_until_ready()
     wait_until(lambda: cluster.get("statefulset", "left", "-n", left), "its masters", 60)
-    operator.uninstall_chart()
+    # One with Delete would wait for an operator.
+    assert f"{space.name}/doomed" in operator.refuses_to_go()
+    assert operator.running() and terminating(demo) == []
+    operator.uninstall_chart("--no-hooks")
     # Masters need no operator to serve.
     put(demo, "store-alone")
     sweep(demo, row)
     cluster.kubectl("delete", "namespace", left, f"--timeout={GONE_SECONDS}s")
     delete(demo)
     assert any("/oplog/" in each for each in keys(demo)), "the log is gone"
-    # One with Delete waits for an operator, and is let go by hand; its keys stay.
+    # One with Delete that is deleted all the same waits for an operator, and is let go by hand; its keys stay.
     space.kubectl("delete", "mastercluster", "doomed", "--wait=false")
     assert terminating(demo) == ["doomed"]
     assert doomed.get()["metadata"]["finalizers"] == ["moonkeeper.dev/etcd-keys"]
@@ -133,3 +136,25 @@ def test_delete(demo, operator):
     create(demo, replicas=1, deletionPolicy="Delete")
     delete(demo)
     assert keys(demo) == [] and terminating(demo) == []
+
+
+@pytest.mark.scenario("5", "plain manifests uninstalled by the documented commands: refused while a cluster has Delete; with Retain all goes at once")
+def test_manifests(demo, operator):
+    space, cluster = demo.space, demo.space.cluster
+    operator.uninstall_chart()
+    cluster.kubectl("delete", "crd", DEFINITION, f"--timeout={GONE_SECONDS}s")
+    operator.install_by_manifests()
+    create(demo, replicas=1, deletionPolicy="Delete")
+    refused = operator.uninstall_manifests_as_documented(check=False)
+    assert refused.returncode and f"{space.name}/demo" in refused.stderr, refused
+    assert operator.running() and terminating(demo) == []
+    assert "deletionTimestamp" not in demo.resource.get()["metadata"]
+    demo.resource.patch({"deletionPolicy": "Retain"})
+    wait_until(lambda: not demo.resource.get()["metadata"].get("finalizers"), "the finalizer to go", GONE_SECONDS)
+    operator.uninstall_manifests_as_documented()
+    wait_until(lambda: terminating(demo) == [], "everything to go", GONE_SECONDS)
+    assert cluster.get("crd", DEFINITION) is None and cluster.get("namespace", NAMESPACE) is None
+    wait_until(lambda: not space.list("pods", "-l", demo.resource.selector), "the pods to go", GONE_SECONDS)
+    assert any("/oplog/" in each for each in keys(demo)), "the log is gone"
+    # The scenarios that follow use the chart's.
+    operator.install_by_chart()

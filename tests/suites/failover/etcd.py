@@ -137,6 +137,10 @@ class Etcd:
         found = self.call("kv/deleterange", {**_range(prefix), "prev_kv": True}).get("prev_kvs", [])
         return [each for each in found if each.get("lease", "0") == "0"]
 
+    def delete(self, prefix):
+        """Deletes all keys below `prefix`."""
+        self.call("kv/deleterange", _range(prefix))
+
     def put_back(self, entries):
         """Puts entries of `take_away` in their order, many in a transaction."""
         while entries:

@@ -235,6 +235,11 @@ MAY_BE_EVICTED = {
         read(5, 6, "v", ranges=[place(0)]),
         put(12, 13, key="l", ranges=[place(0)]),
     ],
+    "its bytes are used again before the end of its put is answered": [
+        *crowd(9),
+        put(3, 6, ranges=[place(0)], told=4, ending=4.5),
+        put(4.7, 7, key="l", ranges=[place(0)], told=5, ending=6),
+    ],
     "a put in doubt": [
         put(1, NEVER, UNKNOWN, ranges=[place(0)], told=1.5),
         *crowd(8, 3),
@@ -268,6 +273,11 @@ MAY_NOT_BE_EVICTED = {
         *crowd(8, 3),
         read(5, 6, "v", ranges=[place(0)]),
         put(8, 9, key="l", ranges=[place(0)], told=8.5),
+    ],
+    "overlap with a put that has not ended": [
+        *crowd(9),
+        put(3, 6, ranges=[place(0)], told=4, ending=5.5),
+        put(4.7, 7, key="l", ranges=[place(0)], told=5, ending=6),
     ],
     "torn": [
         *crowd(8),

@@ -9,10 +9,11 @@ import handover_faults
 from checker import summary
 from handover_faults import documented
 from messages import TENANT
+from raw import Probe
 from rpc import Connection
 from raw_client import RawClient
 from struct_pack import Ok
-from waiting import wait_until
+from waiting import DEADLINE_SECONDS, wait_until
 
 pytestmark = pytest.mark.timeout(240)
 # Objects of the read load; `make soak` has more.
@@ -99,6 +100,29 @@ def test_a_switchover_without_a_target_closes_nothing(start_world, harm):
         connection.close()
         if target.running():
             target.resume()
+
+
+def test_a_switchover_reports_how_long_no_master_answered(start_world):
+    """Both times are within what the caller sees, and the port is closed for a part of the switchover only."""
+    world = start_world(clients=0)
+    world.masters.wait_until_connected()
+    primary = world.masters.primary()
+    probe = Probe(world.masters.addresses, world.host)
+    try:
+        began = time.monotonic()
+        probe.first_after(began, DEADLINE_SECONDS)
+        asked = time.monotonic()
+        status, body = primary.try_switchover()
+        elapsed_ms = (time.monotonic() - asked) * 1000
+        assert status == 200, body
+        # The successor answers, and the old primary does not.
+        _, who = probe.first_after(time.monotonic(), DEADLINE_SECONDS)
+        assert who != (primary.host.address, primary.rpc_port)
+        silence_ms = probe.longest_silence(asked, time.monotonic()) * 1000
+    finally:
+        probe.stop()
+    print(f"{body}, {silence_ms:.0f} ms without an answer")
+    assert 0 < body["unanswered_ms"] <= body["total_ms"] <= elapsed_ms
 
 
 @pytest.mark.parametrize("how", ["switchover", "SIGTERM"])

@@ -25,7 +25,7 @@ def resource(generation=3, observed=3, suspend=None, **conditions):
 
 
 CASES = {
-    "no status": (resource(), "Progressing", "not looked at it yet"),
+    "no status": (resource(), "Progressing", "not observed it yet"),
     "older generation": (resource(observed=2, Ready="True"), "Progressing", "newest spec"),
     "ready": (resource(Ready="True", Stalled="False"), "Healthy", "of Ready"),
     "not ready": (resource(Ready="False", Stalled="False"), "Progressing", "of Ready"),

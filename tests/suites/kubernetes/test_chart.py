@@ -148,14 +148,14 @@ def test_users_see_and_edit_by_the_roles_that_they_have(server, namespaces, valu
 
 
 def pod_specs(items):
-    return [item["spec"]["template"]["spec"] for item in items if item["kind"] in ("Deployment", "StatefulSet")]
+    return [item["spec"]["template"]["spec"] for item in items if item["kind"] in ("Deployment", "Job", "StatefulSet")]
 
 
 def test_the_platform_may_choose_the_user(server, namespaces, values):
     """OpenShift gives each namespace ids of its own, and refuses pods that name others."""
     chosen = {"etcd": {"enabled": True, "runAsUser": None}}
     found = [pod["securityContext"] for pod in pod_specs(objects(server, render(values(chosen))))]
-    assert found == [{"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}] * 2
+    assert found == [{"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}] * 3
 
 
 def test_pods_pass_the_strictest_standard(server, namespaces, values):
@@ -178,6 +178,16 @@ def test_uninstalling_keeps_the_definition(server, namespaces, values):
     assert kept["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
     left = one(objects(server, render(values({"crds": {"keep": False}}))), "CustomResourceDefinition", name)
     assert "helm.sh/resource-policy" not in left["metadata"].get("annotations", {})
+
+
+def test_the_operator_is_asked_before_it_is_uninstalled(server, namespaces, values):
+    job = one(objects(server, render(values({"watchNamespace": "team-a"}))), "Job", "moonkeeper-removal")
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+    spec = job["spec"]["template"]["spec"]
+    assert spec["serviceAccountName"] == "moonkeeper"
+    assert spec["containers"][0]["args"] == ["operator", "--check-removal", "--namespace=team-a"]
+    # It is the chart's alone: who applies the manifests would start it at once.
+    assert "Job" not in (ROOT / "manifests" / "install.yaml").read_text()
 
 
 def test_an_upgrade_of_the_chart_restarts_no_etcd(tmp_path, values):

@@ -64,7 +64,7 @@ RULES = {
         [failover(leaseTTL="2s", keepAliveInterval="500ms"), failover(leaseTTL="1m")],
         [failover(leaseTTL="1s", keepAliveInterval="100ms"), failover(leaseTTL="61s"), failover(leaseTTL="5500ms")],
     ),
-    "keepAliveInterval must be longer than nothing": (
+    "keepAliveInterval must be greater than 0": (
         [failover(keepAliveInterval="1ms")],
         [failover(keepAliveInterval="0s")],
     ),
@@ -81,11 +81,11 @@ RULES = {
             failover(leaseTTL="20s", keepAliveInterval="9001ms"),
         ],
     ),
-    "inheritedClientTTL must be longer than nothing": (
+    "inheritedClientTTL must be greater than 0": (
         [failover(inheritedClientTTL="1ms")],
         [failover(inheritedClientTTL="0s")],
     ),
-    "leaseSyncInterval must be longer than nothing": (
+    "leaseSyncInterval must be greater than 0": (
         [{"replication": {"leaseSyncInterval": "1ms"}}],
         [{"replication": {"leaseSyncInterval": "0ms"}}],
     ),

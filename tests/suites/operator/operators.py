@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import time
 import urllib.error
 import urllib.request
 
@@ -62,6 +63,12 @@ class Operator:
         prefix = "moonkeeper_operator_writes_total"
         assert any(name.startswith(prefix) for name in found), "no metrics"
         return {name: value for name, value in found.items() if name.startswith(prefix) and value}
+
+    def is_still(self, seconds=3):
+        """Whether it writes nothing for a while."""
+        before = self.writes()
+        time.sleep(seconds)
+        return self.writes() == before
 
     def leads(self):
         return self.metrics().get("moonkeeper_operator_leads") == 1

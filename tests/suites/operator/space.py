@@ -85,6 +85,9 @@ class Space:
     def events(self):
         return [each["reason"] for each in self.get("events.events.k8s.io")["items"]]
 
+    def notes(self, reason):
+        return [each["note"] for each in self.get("events.events.k8s.io")["items"] if each["reason"] == reason]
+
     # --- what the StatefulSet controller and a kubelet would do
 
     def make_pods(self, name="demo", revision="rev-1"):

@@ -1,5 +1,6 @@
 """An etcd for masters, in a process of its own, that can be stopped and started again."""
 
+import json
 import os
 import subprocess
 
@@ -12,9 +13,9 @@ from waiting import wait_until
 class Etcd:
     """One member, with its data in `folder`."""
 
-    def __init__(self, folder, name="m", host=None):
+    def __init__(self, folder, name="m", host=None, flags=()):
         self.folder, self._name, self.host = folder, name, host or Host()
-        self._login = []
+        self._login, self._flags = [], flags
         self.port, self._peer_port = free_port(), free_port()
         self.endpoint = f"http://{self.host.at(self.port)}"
         self._starts = 0
@@ -26,6 +27,7 @@ class Etcd:
         command += ["--listen-client-urls", self.endpoint, "--advertise-client-urls", self.endpoint]
         command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
         command += ["--initial-cluster", f"{self._name}={peer}", "--unsafe-no-fsync", "--log-level", "warn"]
+        command += self._flags
         self._process = processes.spawn(self.host.wrap(command), self.folder / f"etcd-{self._starts}.log")
         self._starts += 1
         wait_until(lambda: self._run("endpoint", "health", check=False).returncode == 0, "etcd to be healthy")
@@ -59,6 +61,31 @@ class Etcd:
     def put(self, key, value):
         self._run("put", key, value)
 
-    def _run(self, *words, check=True):
+    def status(self):
+        """What its member reports about itself."""
+        [found] = json.loads(self._run("endpoint", "status", "-w", "json").stdout)
+        return found["Status"]
+
+    def fill_up(self, until=None):
+        """Writes until its file has so many bytes, or nothing more is taken."""
+        value = self.folder / "value"
+        # Small enough that there is a moment with little space left, and still too large for a command line.
+        value.write_bytes(os.urandom(64 << 10).hex().encode())
+        for number in range(1000):
+            if until and self.status()["dbSize"] >= until:
+                return
+            with value.open() as text:
+                if self._run("put", f"junk/{number}", check=False, stdin=text).returncode:
+                    return
+        raise AssertionError("etcd takes more than its quota")
+
+    def reclaim(self):
+        """Deletes what `fill_up` wrote, compacts, defragments and disarms, as an administrator does after NOSPACE."""
+        self._run("del", "--prefix", "junk/")
+        self._run("compaction", "--physical", str(self.status()["header"]["revision"]))
+        self._run("defrag")
+        self._run("alarm", "disarm")
+
+    def _run(self, *words, check=True, stdin=None):
         command = [os.environ["ETCDCTL_BIN"], f"--endpoints={self.endpoint}", *self._login, *words]
-        return subprocess.run(self.host.wrap(command), capture_output=True, text=True, timeout=30, check=check)
+        return subprocess.run(self.host.wrap(command), capture_output=True, text=True, timeout=30, check=check, stdin=stdin)

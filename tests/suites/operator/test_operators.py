@@ -1,7 +1,6 @@
 """The operator itself: several of them, restarts, and that a settled cluster costs no write (INV-9)."""
 
 import json
-import time
 
 import pytest
 
@@ -20,14 +19,14 @@ def test_a_restart_writes_nothing_but_the_lease(start_operator, space):
     space.settle()
     space.wait_labelled()
     # The last news may still be on their way.
-    wait_until(lambda: _still(first), "the operator to have nothing left to write", 60)
+    wait_until(lambda: first.is_still(), "the operator to have nothing left to write", 60)
     versions = _versions(space)
     assert first.terminate() == 0
     second = start_operator().wait_until_leading()
     passes = second.passes()
     space.kubectl("annotate", "mcl", "demo", "touched=yes")
     wait_until(lambda: second.passes() > passes, "passes")
-    wait_until(lambda: _still(second), "passes to end", 60)
+    wait_until(lambda: second.is_still(), "passes to end", 60)
     assert second.writes() == {}
     assert second.metrics()["moonkeeper_operator_lease_writes_total"] >= 1
     after = _versions(space)
@@ -35,13 +34,6 @@ def test_a_restart_writes_nothing_but_the_lease(start_operator, space):
     assert {name: at for name, at in after.items() if "MasterCluster" not in name} == {
         name: at for name, at in versions.items() if "MasterCluster" not in name
     }
-
-
-def _still(operator, seconds=3):
-    """Whether it writes nothing for a while."""
-    before = operator.writes()
-    time.sleep(seconds)
-    return operator.writes() == before
 
 
 def _versions(space):
@@ -97,7 +89,7 @@ def test_a_namespace_with_an_operator_of_its_own_is_left_alone(start_operator, s
     space.wait(lambda: "OtherOperator" in space.events(), "the event")
     # Nothing is fought over.
     writes = wide.writes()
-    wait_until(lambda: _still(own), "the other operator to have nothing left to write", 60)
+    wait_until(lambda: own.is_still(), "the other operator to have nothing left to write", 60)
     assert wide.writes() == writes and away in policy()
     # It is free when that operator ends.
     assert own.terminate() == 0
