@@ -38,10 +38,11 @@ async fn write_until(etcd: &Etcd, done: impl Fn(&MemberStatus) -> bool) {
     panic!("etcd takes more than its quota")
 }
 
-/// Fills a member up, whose status says so before and when it accepts no more.
+/// Fills a member up, whose status says so before and when it accepts no more. It commits each write: by default its size
+/// is that of up to 100 ms ago, and what was written since can be more than the space that is left.
 async fn fills_up(variable: &str, quota_bytes: Option<u64>) {
     let quota = format!("--quota-backend-bytes={QUOTA_BYTES}");
-    let process = EtcdProcess::start_with(binary(variable), &[&quota]).await;
+    let process = EtcdProcess::start_with(binary(variable), &[&quota, "--backend-batch-limit=1"]).await;
     let etcd = process.client();
     let fresh = status(&etcd).await;
     assert_eq!((fresh.quota_bytes, fresh.alarms), (quota_bytes, Alarms::default()));

@@ -67,7 +67,7 @@ class Etcd:
         return found["Status"]
 
     def fill_up(self, until=None):
-        """Writes until its file has so many bytes, or nothing more is taken."""
+        """Writes until its file has so many bytes, or if none are named, until nothing more is taken."""
         value = self.folder / "value"
         # Small enough that there is a moment with little space left, and still too large for a command line.
         value.write_bytes(os.urandom(64 << 10).hex().encode())
@@ -76,6 +76,7 @@ class Etcd:
                 return
             with value.open() as text:
                 if self._run("put", f"junk/{number}", check=False, stdin=text).returncode:
+                    assert until is None, f"etcd takes no more, and its file has not {until} bytes yet"
                     return
         raise AssertionError("etcd takes more than its quota")
 

@@ -17,8 +17,9 @@ LOOKS_SECONDS = 12
 
 @pytest.fixture
 def etcd(tmp_path):
-    """One with a small quota."""
-    etcd = Etcd(tmp_path, flags=["--quota-backend-bytes", str(QUOTA_BYTES)])
+    """One with a small quota. A commit for each write makes the size exact that it compares with the quota: by default it
+    is up to 100 ms old, and what was written since can be more than the space that is left."""
+    etcd = Etcd(tmp_path, flags=["--quota-backend-bytes", str(QUOTA_BYTES), "--backend-batch-limit", "1"])
     yield etcd
     etcd.end()
 
