@@ -5,10 +5,12 @@ A call is (name, began, ended, code); a negative code is a failure. Counted is f
 fault: a primary that is asked to stop, or that the kernel is about to kill, goes on to answer for a while.
 """
 
+import bisect
 import collections
 import statistics
 
-# When a call that failed began: beside the longest time in which no thread of the client had a success.
+# When a call that failed began: beside the interruption, which is the longest time without a success of any thread in which
+# a call failed.
 UNDER_WAY = "was under way when the answers stopped"
 MEANWHILE = "began while no call of this client succeeded"
 LATER = "began when other threads succeeded again"
@@ -19,20 +21,32 @@ def _milliseconds(seconds):
     return round(seconds * 1000, 3)
 
 
-def longest_gap(calls, struck, stopped, names=None):
-    """(start, end) of the longest time without a success that touches the time from the fault to the end of the round."""
+def _gaps(calls, struck, stopped, names=None):
+    """(start, end) of each time without a success that touches the time from the fault to the end of the round."""
     good = sorted(ended for name, _, ended, code in calls if code >= 0 and name in (names or [name]))
     first = max((each for each in good if each <= struck), default=struck)
     moments = [first, *(each for each in good if struck < each <= stopped), max(stopped, struck)]
-    return max(zip(moments, moments[1:]), key=lambda gap: gap[1] - gap[0])
+    return list(zip(moments, moments[1:]))
+
+
+def _length(gap):
+    return gap[1] - gap[0]
+
+
+def interruption(calls, struck, stopped):
+    """(start, end) of the longest time without a success in which a call failed. Not simply the longest one: after a takeover
+    puts wait for clients to rejoin, and no call fails meanwhile."""
+    gaps = _gaps(calls, struck, stopped)
+    failed = sorted(ended for _, _, ended, code in calls if code < 0)
+    hit = [gap for gap in gaps if bisect.bisect_right(failed, gap[0]) < bisect.bisect_right(failed, gap[1])]
+    return max(hit or gaps, key=_length)
 
 
 def without_success(calls, struck, stopped, names=None):
     """Milliseconds of it; None if there was no success after the fault."""
     if not any(ended > struck and code >= 0 and name in (names or [name]) for name, _, ended, code in calls):
         return None
-    start, end = longest_gap(calls, struck, stopped, names)
-    return _milliseconds(end - start)
+    return _milliseconds(max(map(_length, _gaps(calls, struck, stopped, names))))
 
 
 def longest_call(threads, struck):
@@ -44,7 +58,7 @@ def longest_call(threads, struck):
 def failures(threads, struck, stopped):
     """How many calls failed after the fault, by call, code and the moment at which they began."""
     calls = [each for thread in threads for each in thread]
-    start, end = longest_gap(calls, struck, stopped)
+    start, end = interruption(calls, struck, stopped)
     counts = collections.Counter()
     for name, began, ended, code in calls:
         if code < 0 and ended >= struck:

@@ -138,6 +138,9 @@ def one_round(world, fault, number, threads):
         wait_until(lambda: world.loop.succeeded_since(began), "every thread's first success")
         time.sleep(WARM_UP_SECONDS)
         struck = strike(world, primary, fault)
+        # A master starts another one a second after it has lost one.
+        if fault.startswith("companion-"):
+            assert not world.companions.of(primary), f"{primary.name} had another companion when it ended"
         # Calls that begin from here on can be answered by the next primary alone.
         over = time.monotonic()
         while not world.loop.succeeded_since(over) and time.monotonic() < over + GIVE_UP_SECONDS:
@@ -172,8 +175,8 @@ def measure(kind, faults, options, recording):
     """All rounds of some faults, the faults taking turns. A round that breaks is recorded as such, and what is left goes on
     with a new deployment."""
     rounds = options.rounds if kind == OURS else options.reference_rounds
-    left = [(number, fault) for number in range(1, rounds + 1) for fault in faults]
-    for _ in range(DEPLOYMENTS):
+    left = tables.missing(recording.run, kind, faults, rounds)
+    for _ in range(DEPLOYMENTS if left else 0):
         try:
             with deployed(kind, options, faults == [LOST_NODE]) as world:
                 while left:
@@ -205,7 +208,11 @@ def arguments():
     parser.add_argument("--only", action="append", choices=FAULTS, help="only this fault; several times for several")
     parser.add_argument("--master", choices=[OURS, REFERENCE], help="only this project's masters, or only the reference")
     parser.add_argument("--json", metavar="FILE", help="also add every round to this file, as it comes")
+    more = "add to the last run in that file what it lacks; commit, build and the other options have to be the same"
+    parser.add_argument("--continue", action="store_true", dest="resume", help=more)
     options = parser.parse_args()
+    if options.resume and not options.json:
+        parser.error("--continue needs --json")
     options.only = [each for each in FAULTS if not options.only or each in options.only]
     return options
 
@@ -215,6 +222,8 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     kept = ("rounds", "reference_rounds", "threads", "objects", "etcd")
     recording = Recording(options.json, "clients", **{name: getattr(options, name) for name in kept})
+    if options.resume:
+        recording.resume()
     for kind in [options.master] if options.master else [OURS, REFERENCE]:
         wanted = [each for each in options.only if kind == OURS or each not in OURS_ALONE]
         for faults in ([each for each in wanted if each != LOST_NODE], [each for each in wanted if each == LOST_NODE]):

@@ -2,7 +2,7 @@
 
 A file belongs to one program and holds its runs, oldest first. A run says which commit, which build, when, on how large a
 machine and with which options; its results are added one by one, and the file is replaced as a whole after each, so that
-a run which is cut short leaves what it had. No name of a machine or of a person is written.
+a run which is cut short leaves what it had, and can be continued. No name of a machine or of a person is written.
 """
 
 import datetime
@@ -51,6 +51,10 @@ def load(path):
     return json.loads(path.read_text(encoding="utf-8"))["runs"] if path.exists() else []
 
 
+# What has to be the same for results to be of one run.
+_SAME = ("commit", "build", "machine", "options")
+
+
 class Recording:
     """One run. Without a path it is kept in memory only."""
 
@@ -65,6 +69,19 @@ class Recording:
             "options": options,
             "results": [],
         }
+
+    def resume(self):
+        """Adds to the last run in the file; ends the program if that was of another commit, build or machine, or had other
+        options."""
+        if not self._earlier:
+            return
+        last, date = self._earlier[-1], self.run["date"]
+        others = [name for name in _SAME if last[name] != self.run[name]]
+        if others:
+            changed = ", ".join(f"{name} {last[name]} and not {self.run[name]}" for name in others)
+            raise SystemExit(f"{self._path}: the last run cannot be continued: it has {changed}")
+        self._earlier.pop()
+        self.run = last | {"continued": date}
 
     def add(self, **result):
         """Adds one result and writes the file."""

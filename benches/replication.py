@@ -31,6 +31,8 @@ from tables import replication as tables  # noqa: E402
 from tables.replication import COSTS, PUTS  # noqa: E402
 from waiting import wait_until  # noqa: E402
 
+# Objects that calls read whose processor time is measured, with replication and without.
+READ_KEYS = 20_000
 # Objects whose leases are renewed: what this adds to the log follows their number, not that of renewals.
 RENEWED_KEYS = 200_000
 
@@ -133,7 +135,7 @@ def measure_costs(ours, single, options, recording):
         for number in range(options.rounds):
             arms = [("ha", ours.masters.wait_until_serving()), ("single", single)]
             for arm, master in arms if number % 2 else reversed(arms):
-                used = load(master, scenario, connections, outstanding, options.seconds)[unit]
+                used = load(master, scenario, connections, outstanding, options.seconds, "--keys", str(READ_KEYS))[unit]
                 recording.add(part="costs", name=name, arm=arm, round=number + 1, cpu_us=used)
                 say(f"CPU, {name}, {arm}: {used:.3f} µs")
 
@@ -312,7 +314,7 @@ def main():
     parser.add_argument("--json", metavar="FILE", help="also add every result to this file, as it comes")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    kept = {name: getattr(options, name) for name in ("rounds", "seconds", "etcd")}
+    kept = {name: getattr(options, name) for name in ("rounds", "seconds", "etcd")} | {"keys": READ_KEYS}
     recording = Recording(options.json, "replication", **kept)
     with tempfile.TemporaryDirectory() as name:
         clusters = Clusters(pathlib.Path(name), options.etcd)

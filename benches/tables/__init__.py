@@ -20,7 +20,8 @@ def table(head, rows, align=None):
 def origin(run, *more):
     """One line that says what a run was measured on."""
     machine = run["machine"]
-    said = [f"commit `{run['commit']}`", run["date"], *more]
+    date = run["date"] + (f" to {run['continued']}" if "continued" in run else "")
+    said = [f"commit `{run['commit']}`", date, *more]
     said += [f"{machine['processors']} processors", f"{machine['memory_gib']:g} GiB"]
     if run["build"] != "release":
         said.append(f"**{run['build']} build: not to be quoted**")

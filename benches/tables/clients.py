@@ -44,6 +44,14 @@ def broken(run, kind, fault):
     return [each["failure"] for each in of_fault if "failure" in each]
 
 
+def missing(run, kind, faults, rounds):
+    """(number, fault) of the rounds of which a run has no result, the faults taking turns. What could not be done is not
+    tried again."""
+    done = {(each.get("round"), each["fault"]) for each in run["results"] if each["kind"] == kind}
+    numbers = range(1, rounds + 1)
+    return [(number, fault) for number in numbers for fault in faults if not {(number, fault), (None, fault)} & done]
+
+
 def one_line(result):
     """What is said of a round while others go on."""
     _, slowest = median_and_maximum(result["without_success_ms"])

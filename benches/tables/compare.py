@@ -16,11 +16,16 @@ ARMS = ("reference", "ours", "floor")
 
 
 def load_reports(run):
-    """Reports by (load, arm), in the order of rounds."""
-    found = {}
+    """Reports by (load, arm), in the order of rounds. Only rounds in which every server had its turn: a run may have been cut
+    short."""
+    turns = {}
     for each in run["results"]:
         if "load" in each:
-            found.setdefault((tuple(each["load"]), each["arm"]), []).append(each["report"])
+            turns.setdefault((tuple(each["load"]), each["round"]), {})[each["arm"]] = each["report"]
+    found = {}
+    for (load, _), reports in turns.items():
+        for arm in ARMS if len(reports) == len(ARMS) else ():
+            found.setdefault((load, arm), []).append(reports[arm])
     return found
 
 
@@ -109,14 +114,14 @@ def goals(run):
 
 
 def lines(runs):
-    """The last run."""
-    run = next((each for each in reversed(runs) if each["results"]), None)
+    """The last run that has whole rounds."""
+    run = next((each for each in reversed(runs) if load_reports(each)), None)
     if run is None:
         return []
     options = run["options"]
     reports, memory, eviction = load_reports(run), memory_reports(run), eviction_report(run)
     rounds = min(map(len, reports.values()))
-    size = f"medians of {rounds} rounds of {options['seconds']:g} s", f"{options['keys']:,} objects to read"
+    size = f"medians of {rounds} rounds of {options['seconds']:g} s", f"{options['keys']:,} objects to read", "no call failed"
     found = [f"({origin(run, *size)})", ""]
     found += table(["what", "wanted", "measured", ""], [[*row[:3], verdict(row[3])] for row in goals(run)])
     head = ["call", "connections × outstanding", "server", "rate", "p50 µs", "p99 µs", "CPU µs each", "of reference", "of floor"]

@@ -99,7 +99,9 @@ def other_rows(run):
 
 
 def run_lines(run):
-    size = f"etcd of {run['options']['etcd']}", "three masters"
+    size = [f"etcd of {run['options']['etcd']}", "three masters"]
+    if "keys" in run["options"]:
+        size.append(f"{run['options']['keys']:,} objects to read where a row names no number")
     rows = [*commit_rows(run), *put_rows(run), *cost_rows(run), *other_rows(run)]
     head = ["", "goal", "measured", "reference", ""]
     return [f"({origin(run, *size)})", "", *table(head, rows)]

@@ -69,6 +69,15 @@ def test_failures_are_counted_by_when_they_began():
     }
 
 
+def test_a_wait_in_which_no_call_fails_is_no_interruption():
+    """After a takeover reads succeed at once and puts wait for the client to rejoin."""
+    turned_away = [("put", 10.001 + n * 0.01, 10.001 + (n + 1) * 0.01, -900) for n in range(6)]
+    threads = [steady(9, 10) + turned_away + [("get", 10.06, 10.07, 0), ("put", 10.07, 10.5, 0)] + steady(10.5, 12)]
+    found = call_times.failures(threads, struck=9.999, stopped=12)
+    assert [(each["cause"], each["count"]) for each in found] == [(MEANWHILE, 6)]
+    assert call_times.without_success(threads[0], struck=9.999, stopped=12) == 430
+
+
 def test_a_round_is_summed_up():
     threads = [steady(9, 10) + [("get", 10, 10.5, -900)] + steady(10.5, 12), steady(9, 12)]
     found = call_times.summary(threads, struck=9.999, stopped=12)

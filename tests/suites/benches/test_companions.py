@@ -1,12 +1,14 @@
 """Which process is whose companion."""
 
 import os
+import pathlib
 import subprocess
 import sys
 
 import companions
 import pytest
 from companions import Companions
+from waiting import wait_until
 
 # Starts what stands for a companion, says its pid, and waits.
 MASTER = """
@@ -31,6 +33,10 @@ class Master:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process, self.address = subprocess.Popen(command, cwd=folder, start_new_session=True, **pipes), address
         self.companion = int(self.process.stdout.readline()) if socket else None
+        if socket:
+            # A moment after it was started it has no arguments yet.
+            arguments = pathlib.Path(f"/proc/{self.companion}/cmdline")
+            wait_until(arguments.read_bytes, "the arguments of a process that was started")
 
     def running(self):
         return self.process.poll() is None

@@ -3,6 +3,7 @@
 import json
 import re
 
+import pytest
 import recording
 from recording import Recording
 
@@ -25,6 +26,27 @@ def test_a_run_is_added_to_earlier_ones(tmp_path):
     whole = json.loads(file.read_text())
     assert whole["program"] == "some"
     assert [each["options"]["objects"] for each in whole["runs"]] == [1, 2]
+
+
+def test_a_run_that_was_cut_short_is_continued(tmp_path):
+    file = tmp_path / "some.json"
+    for number in (1, 2):
+        Recording(file, "some", objects=number).add(figure=number)
+    made = Recording(file, "some", objects=2)
+    made.resume()
+    made.add(figure=3)
+    runs = recording.load(file)
+    assert [[each["figure"] for each in run["results"]] for run in runs] == [[1], [2, 3]]
+    assert runs[1]["continued"] >= runs[1]["date"] and "continued" not in runs[0]
+
+
+def test_a_run_of_other_options_is_not_continued(tmp_path):
+    file = tmp_path / "some.json"
+    Recording(file, "some", objects=1).add(figure=1)
+    with pytest.raises(SystemExit, match="objects"):
+        Recording(file, "some", objects=2).resume()
+    # Without an earlier run it is the first one.
+    Recording(tmp_path / "none.json", "some", objects=2).resume()
 
 
 def test_a_run_says_on_what_it_was_measured(monkeypatch):

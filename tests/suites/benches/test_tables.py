@@ -82,6 +82,19 @@ def test_a_later_run_of_one_fault_replaces_that_fault_alone(run):
     assert cells(lines, "switchover", "moonkeeper")[5] == "12 ms"
 
 
+def test_a_run_that_is_continued_measures_what_it_lacks(run):
+    broken = {"kind": "moonkeeper", "fault": "kill", "round": 2, "failure": "no primary"}
+    impossible = {"kind": "moonkeeper", "fault": "oom", "failure": "no cgroup"}
+    made = run([felt(), broken, impossible, felt(kind="reference", number=3)])
+    assert clients.missing(made, "moonkeeper", ["kill", "oom", "panic"], 3) == [(1, "panic"), (2, "panic"), (3, "kill"), (3, "panic")]
+    assert clients.missing(made, "reference", ["kill"], 3) == [(1, "kill"), (2, "kill")]
+
+
+def test_a_run_that_was_continued_says_when(run):
+    made = run([felt()], objects=1, threads=2, etcd=1) | {"continued": "2026-01-02 05:06 UTC"}
+    assert "2026-01-02 03:04 UTC to 2026-01-02 05:06 UTC" in clients.lines([made])[0]
+
+
 def waited(phase, step, longest_ms, number=1, answer=None, control=0):
     waits = {probe: {"longest_us": longest_ms * 1000, "p99_us": 1, "calls": 1} for probe in WAITS}
     waits["control"] = {"longest_us": control * 1000, "p99_us": 1, "calls": 1}
@@ -154,6 +167,8 @@ def put(kind, rate, **more):
 def test_goals_of_replication_are_judged_for_each_number_of_members(run):
     one = run([put("moonkeeper", 20_000.0), put("reference", 50_000.0, errors=25)], etcd=1)
     three = run([put("moonkeeper", 10_000.0)], etcd=3)
+    assert "no number" not in replication.lines([one])[0]
+    assert "5 objects to read" in replication.lines([run([put("moonkeeper", 20_000.0)], etcd=1, keys=5)])[0]
     assert cells(replication.lines([one]), "puts, 64 outstanding")[1:] == ["≥ 15,000/s", "20,000/s", "37,500/s, 25 of 100 operations refused", "met"]
     assert cells(replication.lines([three]), "puts, 64 outstanding")[-1] == "**not met**"
 
@@ -178,3 +193,7 @@ def test_a_ratio_is_the_median_of_the_ratios_within_rounds(run):
     assert cells(lines, f"{name}: CPU/item")[1:] == ["≤ 0.25 × reference", "0.300", "**not met**"]
     assert cells(lines, f"{name}: items/s")[1:] == ["≥ 2 × reference", "3.00", "met"]
     assert "20,000 objects to read" in lines[0]
+    # Of a run that was cut short whole rounds count.
+    cut = results + [loaded("ours", 1, 30, 4)]
+    assert compare.lines([run(cut, seconds=1.2, keys=20_000)]) == lines
+    assert compare.lines([run(cut[-1:], seconds=1.2, keys=20_000)]) == []
