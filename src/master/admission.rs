@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::engine::ops::CHUNK_BYTES;
+use crate::engine::types::SequenceId;
 use crate::master::current::Passage;
 use crate::replication::admission::{Admission, Refusal};
 use crate::replication::queue_space::{OwnedPermit, Permit};
@@ -12,8 +13,8 @@ use crate::replication::term_guard::TermGuard;
 /// How often a caller that waits checks whether this master still leads.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// How often long work checks whether its next chunk is admitted.
-const CHUNK_PAUSE: Duration = Duration::from_millis(2);
+/// How often long work checks whether its next chunk is admitted: about as long as a commit takes.
+const CHUNK_PAUSE: Duration = Duration::from_millis(1);
 
 /// Permission of one change to enter the sequencer.
 #[derive(Debug)]
@@ -54,19 +55,25 @@ impl Passage {
 }
 
 /// Admission for long work, chunk by chunk.
+///
+/// A chunk begins when everything before the chunk before it is durable, so that at most two chunks of it wait for etcd.
+/// Without that limit a removal of millions of objects would fill the queue, and every other client's change, and every
+/// read of a removed key (R3), would wait behind megabytes of its records.
 #[derive(Debug)]
 pub struct ChunkPermits<'p> {
     passage: &'p Passage,
     guard: Option<&'p TermGuard>,
     permit: Option<Permit<'p>>,
     refusal: Option<Refusal>,
+    /// The last record before the last chunk.
+    before: SequenceId,
 }
 
 impl<'p> ChunkPermits<'p> {
     /// Begins without a permit, for work that holds this guard.
     #[must_use]
     pub fn new(passage: &'p Passage, guard: Option<&'p TermGuard>) -> Self {
-        Self { passage, guard, permit: None, refusal: None }
+        Self { passage, guard, permit: None, refusal: None, before: SequenceId(0) }
     }
 
     /// Returns the permit of the chunk before, and waits for the next one. Returns false if the work has to stop.
@@ -74,7 +81,12 @@ impl<'p> ChunkPermits<'p> {
         self.permit = None;
         if self.refusal.is_none() {
             match self.wait() {
-                Ok(permit) => self.permit = permit,
+                Ok(permit) => {
+                    self.permit = permit;
+                    if let Some((replica, _)) = &self.passage.0 {
+                        self.before = replica.engine.applied();
+                    }
+                }
                 Err(refusal) => self.refusal = Some(refusal),
             }
         }
@@ -105,7 +117,12 @@ impl<'p> ChunkPermits<'p> {
                 return Err(Refusal::NotLeading);
             }
             let Some((replica, clock)) = &self.passage.0 else { return Ok(None) };
-            match replica.admit(clock.now(), CHUNK_BYTES, &mut ticket, since.elapsed()) {
+            let admission = if replica.gate.durable() < self.before {
+                replica.admit_later(clock.now(), since.elapsed())
+            } else {
+                replica.admit(clock.now(), CHUNK_BYTES, &mut ticket, since.elapsed())
+            };
+            match admission {
                 Admission::Admitted(permit) => return Ok(Some(permit)),
                 Admission::Refused(refusal) => return Err(refusal),
                 Admission::Waiting => std::thread::sleep(CHUNK_PAUSE),
@@ -117,7 +134,9 @@ impl<'p> ChunkPermits<'p> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::record::Record;
     use crate::engine::rules::Rules;
+    use crate::engine::types::{Digest, LogTime};
     use crate::replication::replica::Replica;
     use crate::replication::time::{Monotonic, MonotonicClock};
     use std::sync::Arc;
@@ -143,6 +162,41 @@ mod tests {
         assert_eq!(passage.enter(1).await.unwrap_err(), Refusal::NotLeading);
         drop(entry);
         assert!(replica.guards.is_drained() && replica.queue.bytes() == 0);
+    }
+
+    #[test]
+    fn long_work_has_two_chunks_at_most_that_are_not_durable() {
+        let (passage, replica) = passage(64 << 20);
+        let guard = passage.guard().unwrap();
+        let mut chunks = ChunkPermits::new(&passage, guard.as_ref());
+        let change = |id: u64| {
+            let record = Record::Digest { digest: Digest(0) };
+            assert_eq!(replica.engine.sequencer(LogTime(1)).commit(&record), SequenceId(id));
+        };
+        assert!(chunks.next_chunk());
+        change(1);
+        assert!(chunks.next_chunk(), "nothing was there before the first one");
+        change(2);
+        std::thread::scope(|scope| {
+            let third = scope.spawn(|| chunks.next_chunk());
+            std::thread::sleep(LOOK_AGAIN * 3);
+            assert!(!third.is_finished(), "the first chunk is not durable");
+            replica.gate.advance(SequenceId(1));
+            assert!(third.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn long_work_that_waits_for_its_chunks_ends_with_the_lease() {
+        let (passage, replica) = passage(64 << 20);
+        let guard = passage.guard().unwrap();
+        let mut chunks = ChunkPermits::new(&passage, guard.as_ref());
+        assert!(chunks.next_chunk());
+        replica.engine.sequencer(LogTime(1)).commit(&Record::Digest { digest: Digest(0) });
+        assert!(chunks.next_chunk());
+        replica.gate.close();
+        assert!(!chunks.next_chunk());
+        assert_eq!(chunks.refusal(), Some(Refusal::NotLeading));
     }
 
     #[test]

@@ -57,14 +57,7 @@ impl Replica {
         ticket: &mut Option<Ticket>,
         waited: Duration,
     ) -> Admission<'_> {
-        let refusal = if !self.gate.may_answer(now) {
-            Some(Refusal::NotLeading)
-        } else if self.gate.is_log_full() {
-            Some(Refusal::OutOfSpace)
-        } else {
-            None
-        };
-        if let Some(refusal) = refusal {
+        if let Some(refusal) = self.refusal(now) {
             *ticket = None;
             return Admission::Refused(refusal);
         }
@@ -79,6 +72,26 @@ impl Replica {
                 *ticket = Some(waiting.unwrap_or_else(|| self.queue.wait(bytes)));
                 Admission::Waiting
             }
+        }
+    }
+
+    /// Like [`Self::admit`], for long work that does not ask for space yet because its last chunks are not durable.
+    pub fn admit_later(&self, now: Monotonic, waited: Duration) -> Admission<'_> {
+        match self.refusal(now) {
+            Some(refusal) => Admission::Refused(refusal),
+            None if waited >= PATIENCE => Admission::Refused(Refusal::QueueFull),
+            None => Admission::Waiting,
+        }
+    }
+
+    /// Returns why no change is admitted at all.
+    fn refusal(&self, now: Monotonic) -> Option<Refusal> {
+        if !self.gate.may_answer(now) {
+            Some(Refusal::NotLeading)
+        } else if self.gate.is_log_full() {
+            Some(Refusal::OutOfSpace)
+        } else {
+            None
         }
     }
 }
