@@ -11,13 +11,14 @@ from waiting import wait_until
 
 
 class Etcd:
-    """One member, with its data in `folder`."""
+    """One member, with its data in `folder`. With files for TLS (`ca`, `cert`, `key`) it asks its clients for a certificate of
+    the same authority."""
 
-    def __init__(self, folder, name="m", host=None, flags=()):
-        self.folder, self._name, self.host = folder, name, host or Host()
+    def __init__(self, folder, name="m", host=None, flags=(), tls=None):
+        self.folder, self._name, self.host, self.tls = folder, name, host or Host(), tls
         self._login, self._flags = [], flags
         self.port, self._peer_port = free_port(), free_port()
-        self.endpoint = f"http://{self.host.at(self.port)}"
+        self.endpoint = f"{'https' if tls else 'http'}://{self.host.at(self.port)}"
         self._starts = 0
         self.start()
 
@@ -28,6 +29,9 @@ class Etcd:
         command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
         command += ["--initial-cluster", f"{self._name}={peer}", "--unsafe-no-fsync", "--log-level", "warn"]
         command += self._flags
+        if self.tls:
+            command += ["--client-cert-auth", "--trusted-ca-file", str(self.tls.ca)]
+            command += ["--cert-file", str(self.tls.cert), "--key-file", str(self.tls.key)]
         self._process = processes.spawn(self.host.wrap(command), self.folder / f"etcd-{self._starts}.log")
         self._starts += 1
         wait_until(lambda: self._run("endpoint", "health", check=False).returncode == 0, "etcd to be healthy")
@@ -49,6 +53,8 @@ class Etcd:
     def master_flags(self):
         """How masters find it and log in."""
         login = {"etcd_user": "root", "etcd_password_file": self.password} if self._login else {}
+        if self.tls:
+            login |= {"etcd_cacert": self.tls.ca, "etcd_cert": self.tls.cert, "etcd_key": self.tls.key}
         return {"etcd_endpoints": self.endpoint} | login
 
     def keys(self, prefix="mooncake-store/"):
@@ -89,4 +95,6 @@ class Etcd:
 
     def _run(self, *words, check=True, stdin=None):
         command = [os.environ["ETCDCTL_BIN"], f"--endpoints={self.endpoint}", *self._login, *words]
+        if self.tls:
+            command += [f"--cacert={self.tls.ca}", f"--cert={self.tls.cert}", f"--key={self.tls.key}"]
         return subprocess.run(self.host.wrap(command), capture_output=True, text=True, timeout=30, check=check, stdin=stdin)
