@@ -130,7 +130,7 @@ fn redundant(spec: &MasterClusterSpec, observed: &Observed) -> Said {
             REDUNDANT,
             UNKNOWN,
             "EtcdUnknown",
-            "it is unknown until etcd answers whether a standby has caught up",
+            "until etcd answers, it is unknown whether a standby has caught up",
         );
     }
     let standbys: Vec<&str> = caught_up_standbys(observed).iter().map(|pod| pod.name.as_str()).collect();
@@ -316,7 +316,7 @@ fn up_to_date(observed: &Observed) -> Said {
         return said(UP_TO_DATE, TRUE, "AllCurrent", "all pods run with the present settings");
     }
     let message = format!(
-        "older settings in {}: delete these pods one at a time in this order, each when the one before is ready",
+        "pods with older settings: {}; delete them one at a time in this order, each when the one before is ready again",
         list(&names)
     );
     said(UP_TO_DATE, FALSE, "OlderPods", message)
