@@ -1,7 +1,7 @@
 //! Events, derived from the difference between two statuses. An operator that was restarted finds no difference and so
 //! repeats none.
 
-use super::conditions::{ETCD_HEALTHY, FALSE, STALLED, TRUE};
+use super::condition::{ETCD_HEALTHY, FALSE, STALLED, TRUE};
 use super::etcd::{CORRUPT, NO_SPACE, SPACE_LOW};
 use crate::api::{MasterClusterStatus, Phase, SwitchoverResult};
 use crate::operator::plan::Finalizer;
