@@ -96,7 +96,9 @@ fn access(
     user: Option<&Data>,
 ) -> Result<Access, NoAccess> {
     if !Keys::is_cluster_id(cluster_id) {
-        let message = format!("'{cluster_id}' is not a cluster id: set spec.clusterId");
+        let message = format!(
+            "'{cluster_id}' is not a cluster id: set spec.clusterId to 1 to 63 of a-z, 0-9, - and _, and not to oplog"
+        );
         return Err(NoAccess { reason: "InvalidClusterId", message });
     }
     let field = |data: &Data, secret: &str, key: &str| match data.get(key) {

@@ -166,7 +166,7 @@ fn switch_over(
         }
         let result = masters::switchover(&address, to, &credentials).await;
         if let Err(why) = &result {
-            tracing::warn!(?why, address, "a call for a switchover failed");
+            tracing::warn!(?why, address, "the primary refused a switchover or did not answer");
             writer.metrics.call_failed("switchover");
         }
         result

@@ -50,7 +50,7 @@ pub fn health(ready: &Ready, metrics: &Metrics) -> Router {
         } else {
             (
                 StatusCode::SERVICE_UNAVAILABLE,
-                "not ready: has not yet read all MasterClusters from the API server\n",
+                "not ready: the operator has not read all MasterClusters from the API server yet\n",
             )
         }
     };

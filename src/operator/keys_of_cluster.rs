@@ -59,7 +59,7 @@ fn in_use(keys: &Keys, entries: &[KeyValue]) -> Option<String> {
     let view = ClusterView::read(keys, 0, entries);
     if let Some(leader) = &view.leader {
         let address = view.serving.as_ref().map_or(&leader.value.addresses.rpc, |serving| &serving.address);
-        return Some(format!("{} at {address} is a primary that uses them", leader.value.name));
+        return Some(format!("{} at {address} is primary and uses them", leader.value.name));
     }
     // A key without a lease was left behind by a process that is gone.
     let mut live = view.members.iter().filter(|(_, member)| member.stamp.lease != LeaseId(0));
@@ -78,7 +78,7 @@ fn check_log(end: Option<&KeyValue>, log: Option<&str>) -> Result<(), KeysLeft> 
     match log {
         Some(log) if log == found => Ok(()),
         Some(log) => Err(KeysLeft::OtherLog(format!(
-            "the log there is {found}, but the masters of this cluster wrote {log}"
+            "the log in etcd is {found}, but the masters of this cluster wrote {log}"
         ))),
         None => Err(KeysLeft::OtherLog(format!(
             "the status names no log, so it is not known whether the log {found} is this cluster's"

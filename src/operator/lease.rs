@@ -177,7 +177,10 @@ impl Candidate {
                 }
                 // The right expires by itself unless a later attempt succeeds.
                 Ok(Err(error)) => tracing::warn!(lease = self.name, %error, "cannot renew the lease"),
-                Err(_) => tracing::warn!(lease = self.name, "the API server did not answer about the lease"),
+                Err(_) => tracing::warn!(
+                    lease = self.name,
+                    "the API server did not answer the renewal of the lease in time"
+                ),
             }
             if right.borrow().is_some_and(|until| until <= Instant::now()) {
                 right.send_replace(None);

@@ -193,7 +193,7 @@ impl Context {
         }
     }
 
-    /// Reads the end of the log, which the status shows.
+    /// Reads the end of the log, which the status shows. Not part of observing, because labels must not wait for it.
     async fn read_log_end(&self, observed: &Observed, attendant: Option<&Attendant>, applied: &mut Applied) {
         if let (Some(attendant), Some(_)) = (attendant, observed.etcd.view()) {
             let end = log_end(&attendant.etcd, &attendant.keys, LOG_TIMEOUT).await.ok().flatten();

@@ -128,7 +128,7 @@ impl Others {
             match tokio::time::timeout(INTERVAL, self.read(&client)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::warn!(%error, "cannot read the leases of other operators"),
-                Err(_) => tracing::warn!("the API server did not answer about the leases of other operators"),
+                Err(_) => tracing::warn!("the API server did not list the leases of other operators in time"),
             }
         }
     }

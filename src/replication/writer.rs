@@ -153,12 +153,12 @@ impl Writer {
 
     /// Planted bug: packs the batch in flight anew, with the records that have come since.
     #[cfg(feature = "planted")]
-    pub fn repack(&mut self, queue: &Queue) -> Option<Txn> {
-        let mut chunk = self.in_flight.take()?.chunk;
+    pub fn repack(&mut self, queue: &Queue) {
+        let Some(InFlight { mut chunk, .. }) = self.in_flight.take() else { return };
         if let Some(more) = queue.take() {
             chunk.body.absorb(&more.body);
         }
-        Some(self.pack(chunk))
+        self.pack(chunk);
     }
 
     /// Returns the transaction in flight, which has to be sent again.

@@ -43,7 +43,7 @@ enum BenchError {
     #[error("{what}: {source}")]
     Io { what: &'static str, source: std::io::Error },
     /// The other end does not speak the protocol.
-    #[error("the other end does not speak the protocol: {0}")]
+    #[error("the master does not speak the protocol of Mooncake clients: {0}")]
     Frame(#[from] crate::wire::frame::FrameError),
     /// There is no such process, or nothing can be read about it.
     #[error("cannot read what process {0} has used")]

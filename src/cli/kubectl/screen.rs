@@ -168,7 +168,10 @@ fn advice(stalled: Option<&Condition>, name: &str) -> String {
     match stalled.map(|condition| condition.reason.as_str()).unwrap_or_default() {
         "SecretNotFound" | "SecretIncomplete" => "create the Secret, or correct spec.etcd".to_owned(),
         "SecretUnreadable" | "Forbidden" => "check the permissions of the operator (its roles)".to_owned(),
-        "OtherEtcd" => "set spec.etcd.endpoints back to the etcd with the log".to_owned(),
+        "OtherEtcd" => {
+            "set spec.etcd.endpoints back to the etcd with the log, or restore its keys".to_owned()
+        }
+        "LogUnusable" => "restore the newest data of etcd; the masters continue by themselves".to_owned(),
         "InvalidClusterId" => "set spec.clusterId".to_owned(),
         "CertificateUnusable" => "replace the Secret that spec.admin.tlsSecretName names".to_owned(),
         "EtcdUnreachable" | "EtcdUnusable" => "correct spec.etcd.endpoints, or start that etcd".to_owned(),

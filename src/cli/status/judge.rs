@@ -19,7 +19,11 @@ pub(super) fn judge(overview: &mut Overview) {
     let primaries: Vec<&str> =
         statuses().filter(|status| status.role == Role::Primary).map(|status| &*status.name).collect();
     if primaries.len() > 1 {
-        problems.push(format!("more than one master claims to be primary: {}", primaries.join(", ")));
+        problems.push(format!(
+            "more than one master reports to be primary: {}; only the one with the election key can acknowledge changes, \
+             and every other one stops answering when its lease ends",
+            primaries.join(", ")
+        ));
     }
     problems.extend(different_digests(statuses()));
     let standbys = statuses().filter(|status| status.role == Role::Standby && status.ready).count();
@@ -62,7 +66,11 @@ fn etcd_problem(health: &EtcdHealth) -> Option<String> {
             "etcd is out of space (alarm NOSPACE): {health}; compact and defragment it or raise its quota, then disarm \
              the alarm"
         )),
-        Verdict::Corrupt => Some("etcd's members have different data (alarm CORRUPT)".to_owned()),
+        Verdict::Corrupt => Some(
+            "etcd's members have different data (alarm CORRUPT): it refuses changes until the member whose data differs is \
+             replaced and the alarm is disarmed"
+                .to_owned(),
+        ),
     }
 }
 

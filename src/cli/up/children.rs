@@ -143,11 +143,14 @@ impl Children {
         child.quick_deaths = if quick { child.quick_deaths + 1 } else { 0 };
         let what = format!("{} (pid {pid}) {}", child.plan.name, describe(&exit.status));
         if child.quick_deaths >= TOO_MANY {
-            return Fate::Hopeless(format!("{what}, and cannot start:\n{}", tail(&child.plan.log)));
+            return Fate::Hopeless(format!(
+                "{what} and does not start; the end of its log:\n{}",
+                tail(&child.plan.log)
+            ));
         }
         let pause = PAUSE.saturating_mul(1 << child.quick_deaths);
         child.restart = Some(Instant::now() + pause);
-        Fate::Again(format!("{what}; it starts again in {} s", pause.as_secs()))
+        Fate::Again(format!("{what}; restarting it in {} s", pause.as_secs()))
     }
 
     /// Stops all masters, the one called `last` only after the others, so that no standby takes over meanwhile. Masters

@@ -2,7 +2,7 @@
 
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 
-use super::families::{family, gauge, label};
+use super::samples::{family, gauge, label};
 use crate::cluster::etcd_health::{Alarm, EtcdHealth, EtcdMember, Usage};
 
 /// Returns the families that have samples; one without any could not be encoded.

@@ -2,12 +2,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
+use prometheus::proto::{Bucket, Histogram, Metric, MetricFamily, MetricType};
 
 use super::etcd;
 use super::gauges::{Gauges, ReplicationGauges, resident_bytes};
 use super::reference::{ABSENT_COUNTERS, ABSENT_GAUGES, BATCHES, SINGLES, standby_state};
 use super::rpc::RpcCounts;
+use super::samples::{counter, family, gauge, label};
 use super::{Counters, Metrics};
 use crate::wire::functions::Function;
 
@@ -335,38 +336,4 @@ impl Families {
     fn family(&mut self, name: &str, help: &str, kind: MetricType, samples: Vec<Metric>) {
         self.0.push(family(name, help, kind, samples));
     }
-}
-
-pub(super) fn family(name: &str, help: &str, kind: MetricType, samples: Vec<Metric>) -> MetricFamily {
-    let mut family = MetricFamily::default();
-    family.set_name(name.to_owned());
-    family.set_help(help.to_owned());
-    family.set_field_type(kind);
-    family.set_metric(samples);
-    family
-}
-
-pub(super) fn gauge(value: f64, labels: Vec<LabelPair>) -> Metric {
-    let mut gauge = Gauge::default();
-    gauge.set_value(value);
-    let mut metric = Metric::default();
-    metric.set_gauge(gauge);
-    metric.set_label(labels);
-    metric
-}
-
-fn counter(value: u64, labels: Vec<LabelPair>) -> Metric {
-    let mut counter = Counter::default();
-    counter.set_value(value as f64);
-    let mut metric = Metric::default();
-    metric.set_counter(counter);
-    metric.set_label(labels);
-    metric
-}
-
-pub(super) fn label(name: &str, value: &str) -> LabelPair {
-    let mut label = LabelPair::default();
-    label.set_name(name.to_owned());
-    label.set_value(value.to_owned());
-    label
 }

@@ -11,6 +11,7 @@ mod gauges;
 mod reference;
 mod report;
 mod rpc;
+mod samples;
 mod summary;
 
 use std::sync::Arc;

@@ -3,58 +3,16 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
+use super::condition::{
+    AVAILABLE, ConditionValue, FALSE, LOG_UNUSABLE, PROGRESSING, READY, REDUNDANT, STALLED, TRUE, UNKNOWN,
+    UP_TO_DATE,
+};
 use super::{Applied, Failure, etcd};
 use crate::api::{MasterClusterSpec, SwitchoverResult};
 use crate::cluster::member::MemberValue;
 use crate::cluster::role::Role;
 use crate::operator::observed::{EtcdSight, Observed, PodFacts};
 use crate::operator::plan::Plan;
-
-/// A primary serves, and a standby could take over. Nothing else counts: otherwise tools that wait for this condition
-/// would consider a cluster failed because of one standby more than it needs.
-pub const READY: &str = "Ready";
-/// A primary serves, whether or not a standby could take over.
-pub const AVAILABLE: &str = "Available";
-/// A standby could take over without losing anything.
-pub const REDUNDANT: &str = "Redundant";
-/// Something is under way that needs no manual action.
-pub const PROGRESSING: &str = "Progressing";
-/// It will not become ready without a manual action.
-pub const STALLED: &str = "Stalled";
-/// etcd answers, has enough space and no alarm.
-pub const ETCD_HEALTHY: &str = "EtcdHealthy";
-/// The reason of [`STALLED`] while the log in etcd is not the one that the masters know.
-pub const LOG_UNUSABLE: &str = "LogUnusable";
-/// All pods run with the present template.
-pub const UP_TO_DATE: &str = "UpToDate";
-
-/// A condition holds.
-pub const TRUE: &str = "True";
-/// A condition does not hold.
-pub const FALSE: &str = "False";
-/// It was not observed whether a condition holds.
-pub const UNKNOWN: &str = "Unknown";
-
-/// A condition without its times.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
-    pub kind: &'static str,
-    /// `True`, `False` or `Unknown`.
-    pub value: &'static str,
-    /// The reason, in one CamelCase word.
-    pub reason: String,
-    /// The reason as a sentence.
-    pub message: String,
-}
-
-pub(super) fn said(
-    kind: &'static str,
-    value: &'static str,
-    reason: &str,
-    message: impl Into<String>,
-) -> Said {
-    Said { kind, value, reason: reason.to_owned(), message: message.into() }
-}
 
 /// Computes all conditions after a pass.
 #[must_use]
@@ -63,7 +21,7 @@ pub fn conditions(
     observed: &Observed,
     plan: &Plan,
     applied: &Applied,
-) -> Vec<Said> {
+) -> Vec<ConditionValue> {
     let etcd = etcd::condition(observed);
     let available = available(observed);
     let redundant = redundant(spec, observed);
@@ -77,7 +35,7 @@ pub fn conditions(
 
 /// Adds times: a condition whose value is unchanged keeps its transition time.
 #[must_use]
-pub fn merged(before: &[Condition], now: Vec<Said>, observed: &Observed) -> Vec<Condition> {
+pub fn merged(before: &[Condition], now: Vec<ConditionValue>, observed: &Observed) -> Vec<Condition> {
     now.into_iter()
         .map(|said| {
             let old = before.iter().find(|old| old.type_ == said.kind && old.status == said.value);
@@ -108,38 +66,61 @@ pub fn caught_up_standbys(observed: &Observed) -> Vec<&PodFacts> {
         .collect()
 }
 
-fn available(observed: &Observed) -> Said {
+fn available(observed: &Observed) -> ConditionValue {
     let Some(view) = observed.etcd.view() else {
-        return said(AVAILABLE, UNKNOWN, "EtcdUnknown", "the primary is unknown until etcd answers");
+        return ConditionValue::new(
+            AVAILABLE,
+            UNKNOWN,
+            "EtcdUnknown",
+            "the primary is unknown until etcd answers",
+        );
     };
     match (&view.leader, &view.serving) {
-        (Some(leader), Some(serving)) => {
-            said(AVAILABLE, TRUE, "Serving", format!("{} serves at {}", leader.value.name, serving.address))
-        }
+        (Some(leader), Some(serving)) => ConditionValue::new(
+            AVAILABLE,
+            TRUE,
+            "Serving",
+            format!("{} serves at {}", leader.value.name, serving.address),
+        ),
         (Some(leader), None) => {
             let message = format!("{} was elected and does not serve clients yet", leader.value.name);
-            said(AVAILABLE, FALSE, "Promoting", message)
+            ConditionValue::new(AVAILABLE, FALSE, "Promoting", message)
         }
-        (None, _) => said(AVAILABLE, FALSE, "NoPrimary", "there is no primary: clients are not served"),
+        (None, _) => {
+            ConditionValue::new(AVAILABLE, FALSE, "NoPrimary", "there is no primary: clients are not served")
+        }
     }
 }
 
-fn redundant(spec: &MasterClusterSpec, observed: &Observed) -> Said {
+fn redundant(spec: &MasterClusterSpec, observed: &Observed) -> ConditionValue {
     if observed.etcd.view().is_none() {
-        return said(
+        return ConditionValue::new(
             REDUNDANT,
             UNKNOWN,
             "EtcdUnknown",
-            "it is unknown until etcd answers whether a standby has caught up",
+            "until etcd answers, it is unknown whether a standby has caught up",
         );
     }
     let standbys: Vec<&str> = caught_up_standbys(observed).iter().map(|pod| pod.name.as_str()).collect();
     let mut redundant = match standbys.len() {
-        0 if spec.replicas == 1 => {
-            said(REDUNDANT, FALSE, "OneMasterOnly", "spec.replicas is 1, so no standby can take over")
-        }
-        0 => said(REDUNDANT, FALSE, "NoCaughtUpStandby", "no standby has caught up: none can take over"),
-        _ => said(REDUNDANT, TRUE, "CaughtUp", format!("{} can take over at once", list(&standbys))),
+        0 if spec.replicas == 1 => ConditionValue::new(
+            REDUNDANT,
+            FALSE,
+            "OneMasterOnly",
+            "spec.replicas is 1, so no standby can take over",
+        ),
+        0 => ConditionValue::new(
+            REDUNDANT,
+            FALSE,
+            "NoCaughtUpStandby",
+            "no standby has caught up: none can take over",
+        ),
+        _ => ConditionValue::new(
+            REDUNDANT,
+            TRUE,
+            "CaughtUp",
+            format!("{} can take over at once", list(&standbys)),
+        ),
     };
     if let Some(contradiction) = contradiction(observed) {
         redundant.message = format!("{}; {contradiction}", redundant.message);
@@ -179,45 +160,50 @@ fn unusable_log(observed: &Observed) -> Option<String> {
     ))
 }
 
-fn stalled(observed: &Observed, applied: &Applied, served: bool) -> Said {
+fn stalled(observed: &Observed, applied: &Applied, served: bool) -> ConditionValue {
     if let Some(Failure { reason, message, stalled: true }) = &applied.failure {
-        return said(STALLED, TRUE, reason, message.clone());
+        return ConditionValue::new(STALLED, TRUE, reason, message.clone());
     }
     if let EtcdSight::Unusable { reason, message } = &observed.etcd {
-        return said(STALLED, TRUE, reason, message.clone());
+        return ConditionValue::new(STALLED, TRUE, reason, message.clone());
     }
     let stuck =
         observed.pods.iter().find_map(|pod| pod.trouble.as_ref().filter(|it| it.stalled).map(|it| (pod, it)));
     if let Some((pod, trouble)) = stuck
         && !served
     {
-        return said(STALLED, TRUE, &trouble.reason, format!("{}: {}", pod.name, trouble.message));
+        return ConditionValue::new(
+            STALLED,
+            TRUE,
+            &trouble.reason,
+            format!("{}: {}", pod.name, trouble.message),
+        );
     }
     if let Some(why) = unusable_log(observed) {
-        return said(STALLED, TRUE, LOG_UNUSABLE, why);
+        return ConditionValue::new(STALLED, TRUE, LOG_UNUSABLE, why);
     }
     // Only before the first primary: later, a primary keeps its lease through a short outage of etcd, and no manual
     // action is needed.
     if let EtcdSight::Lost { why } = &observed.etcd
         && observed.status.term.is_none()
     {
-        return said(STALLED, TRUE, "EtcdUnreachable", why.clone());
+        return ConditionValue::new(STALLED, TRUE, "EtcdUnreachable", why.clone());
     }
-    said(STALLED, FALSE, "NothingStuck", "no manual action is needed")
+    ConditionValue::new(STALLED, FALSE, "NothingStuck", "no manual action is needed")
 }
 
 fn progressing(
     spec: &MasterClusterSpec,
     observed: &Observed,
     plan: &Plan,
-    stalled: &Said,
+    stalled: &ConditionValue,
     applied: &Applied,
-) -> Said {
+) -> ConditionValue {
     if stalled.value == TRUE {
-        return said(PROGRESSING, FALSE, "Stalled", stalled.message.clone());
+        return ConditionValue::new(PROGRESSING, FALSE, "Stalled", stalled.message.clone());
     }
     if let Some(failure) = &applied.failure {
-        return said(PROGRESSING, TRUE, failure.reason, failure.message.clone());
+        return ConditionValue::new(PROGRESSING, TRUE, failure.reason, failure.message.clone());
     }
     if let Some(what) = plan.waits.first() {
         let reason = match &plan.last_switchover {
@@ -227,24 +213,24 @@ fn progressing(
             _ => "Waiting",
         };
         let value = if spec.suspend && observed.deleted_at.is_none() { FALSE } else { TRUE };
-        return said(PROGRESSING, value, reason, format!("waits for {what}"));
+        return ConditionValue::new(PROGRESSING, value, reason, format!("waits for {what}"));
     }
     if observed.etcd.view().is_none() {
-        return said(PROGRESSING, TRUE, "WaitingForEtcd", "waits for etcd to answer");
+        return ConditionValue::new(PROGRESSING, TRUE, "WaitingForEtcd", "waits for etcd to answer");
     }
     let masters = observed.pods.iter().filter(|pod| !pod.deleted).count();
     if i32::try_from(masters).is_ok_and(|masters| masters < spec.replicas) {
         let message = format!("waits for {} masters; {masters} exist so far", spec.replicas);
-        return said(PROGRESSING, TRUE, "Creating", message);
+        return ConditionValue::new(PROGRESSING, TRUE, "Creating", message);
     }
     let behind = behind(observed);
     if let Some((pod, why)) = behind.first() {
-        return said(PROGRESSING, TRUE, "CatchingUp", format!("waits for {pod}: {why}"));
+        return ConditionValue::new(PROGRESSING, TRUE, "CatchingUp", format!("waits for {pod}: {why}"));
     }
     if observed.etcd.view().is_some_and(|view| view.leader.is_none() || view.serving.is_none()) {
-        return said(PROGRESSING, TRUE, "Electing", "waits for a primary");
+        return ConditionValue::new(PROGRESSING, TRUE, "Electing", "waits for a primary");
     }
-    said(PROGRESSING, FALSE, "Settled", "nothing is under way")
+    ConditionValue::new(PROGRESSING, FALSE, "Settled", "nothing is under way")
 }
 
 /// Returns the pods that neither lead nor could take over, and why.
@@ -272,33 +258,33 @@ fn behind(observed: &Observed) -> Vec<(&str, String)> {
 
 fn ready(
     observed: &Observed,
-    available: &Said,
-    redundant: &Said,
-    stalled: &Said,
-    progressing: &Said,
-) -> Said {
+    available: &ConditionValue,
+    redundant: &ConditionValue,
+    stalled: &ConditionValue,
+    progressing: &ConditionValue,
+) -> ConditionValue {
     if observed.deleted_at.is_some() {
-        return said(READY, FALSE, "Deleting", "the resource is being deleted");
+        return ConditionValue::new(READY, FALSE, "Deleting", "the resource is being deleted");
     }
     if stalled.value == TRUE {
-        return said(READY, FALSE, &stalled.reason, stalled.message.clone());
+        return ConditionValue::new(READY, FALSE, &stalled.reason, stalled.message.clone());
     }
     if available.value != TRUE {
-        return said(READY, available.value, &available.reason, available.message.clone());
+        return ConditionValue::new(READY, available.value, &available.reason, available.message.clone());
     }
     if redundant.value != TRUE && redundant.reason != "OneMasterOnly" {
         let message = match progressing.value {
             TRUE => format!("{}; {}", redundant.message, progressing.message),
             _ => redundant.message.clone(),
         };
-        return said(READY, redundant.value, &redundant.reason, message);
+        return ConditionValue::new(READY, redundant.value, &redundant.reason, message);
     }
-    said(READY, TRUE, "Serving", available.message.clone())
+    ConditionValue::new(READY, TRUE, "Serving", available.message.clone())
 }
 
-fn up_to_date(observed: &Observed) -> Said {
+fn up_to_date(observed: &Observed) -> ConditionValue {
     let Some(revision) = observed.stateful_set.as_ref().and_then(|set| set.update_revision.as_ref()) else {
-        return said(
+        return ConditionValue::new(
             UP_TO_DATE,
             UNKNOWN,
             "NoRevisionYet",
@@ -313,13 +299,13 @@ fn up_to_date(observed: &Observed) -> Said {
     old.sort_by_key(|pod| leads(pod));
     let names: Vec<&str> = old.iter().map(|pod| pod.name.as_str()).collect();
     if names.is_empty() {
-        return said(UP_TO_DATE, TRUE, "AllCurrent", "all pods run with the present settings");
+        return ConditionValue::new(UP_TO_DATE, TRUE, "AllCurrent", "all pods run with the present settings");
     }
     let message = format!(
-        "older settings in {}: delete these pods one at a time in this order, each when the one before is ready",
+        "pods with older settings: {}; delete them one at a time in this order, each when the one before is ready again",
         list(&names)
     );
-    said(UP_TO_DATE, FALSE, "OlderPods", message)
+    ConditionValue::new(UP_TO_DATE, FALSE, "OlderPods", message)
 }
 
 fn list(names: &[&str]) -> String {

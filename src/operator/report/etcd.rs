@@ -1,6 +1,6 @@
 //! What the status says about etcd: the condition `EtcdHealthy`, and size, quota and alarms.
 
-use super::conditions::{ETCD_HEALTHY, FALSE, Said, TRUE, UNKNOWN, said};
+use super::condition::{ConditionValue, ETCD_HEALTHY, FALSE, TRUE, UNKNOWN};
 use crate::api::{EtcdStatus, MasterClusterStatus};
 use crate::cluster::etcd_health::{Alarm, Verdict};
 use crate::cluster::view::StoreId;
@@ -21,9 +21,9 @@ pub(super) fn has_sizes(reason: &str) -> bool {
 }
 
 /// Returns the condition `EtcdHealthy`.
-pub(super) fn condition(observed: &Observed) -> Said {
+pub(super) fn condition(observed: &Observed) -> ConditionValue {
     let health = &observed.etcd_health;
-    let bad = |reason: &str, message: String| said(ETCD_HEALTHY, FALSE, reason, message);
+    let bad = |reason: &str, message: String| ConditionValue::new(ETCD_HEALTHY, FALSE, reason, message);
     let corrupt = || {
         let message = "etcd's members have different data (alarm CORRUPT): changes are refused and no other master can be \
                        elected until an administrator repairs etcd";
@@ -36,7 +36,9 @@ pub(super) fn condition(observed: &Observed) -> Said {
         EtcdSight::NotYet | EtcdSight::Lost { .. } if verdict == Verdict::Corrupt && health.is_known() => {
             corrupt()
         }
-        EtcdSight::NotYet => said(ETCD_HEALTHY, UNKNOWN, "NotAskedYet", "etcd has not answered yet"),
+        EtcdSight::NotYet => {
+            ConditionValue::new(ETCD_HEALTHY, UNKNOWN, "NotAskedYet", "etcd has not answered yet")
+        }
         EtcdSight::Lost { why } => bad("Unreachable", why.clone()),
         EtcdSight::Current(_) => match verdict {
             Verdict::Corrupt => corrupt(),
@@ -55,7 +57,9 @@ pub(super) fn condition(observed: &Observed) -> Said {
                      be elected; compact and defragment it, or raise its quota"
                 ),
             ),
-            Verdict::Fine => said(ETCD_HEALTHY, TRUE, ANSWERS, format!("etcd answers; {health}")),
+            Verdict::Fine => {
+                ConditionValue::new(ETCD_HEALTHY, TRUE, ANSWERS, format!("etcd answers; {health}"))
+            }
         },
     }
 }

@@ -1,7 +1,7 @@
 //! Events, derived from the difference between two statuses. An operator that was restarted finds no difference and so
 //! repeats none.
 
-use super::conditions::{ETCD_HEALTHY, FALSE, STALLED, TRUE};
+use super::condition::{ETCD_HEALTHY, FALSE, STALLED, TRUE};
 use super::etcd::{CORRUPT, NO_SPACE, SPACE_LOW};
 use crate::api::{MasterClusterStatus, Phase, SwitchoverResult};
 use crate::operator::plan::Finalizer;
@@ -127,9 +127,10 @@ fn switchover(before: &MasterClusterStatus, after: &MasterClusterStatus, all: &m
     let to = report.to.as_deref().unwrap_or("another master");
     let why = report.message.as_deref().unwrap_or_default();
     all.push(match report.result {
-        SwitchoverResult::Pending => {
-            normal("SwitchoverAsked", format!("{from} is asked to hand over (request {})", report.request_id))
-        }
+        SwitchoverResult::Pending => normal(
+            "SwitchoverAsked",
+            format!("the operator asks {from} to hand over (request {})", report.request_id),
+        ),
         SwitchoverResult::Succeeded => {
             let silent = report.duration_milliseconds;
             let silent = silent.map_or_else(String::new, |ms| format!(", no master answered for {ms} ms"));
@@ -173,7 +174,8 @@ pub fn farewell(finalizer: &Finalizer, cluster_id: &str) -> Option<Happening> {
         }
         Finalizer::Remove(Farewell::Deleted) => Some(normal("KeysDeleted", format!("{keys} are deleted"))),
         Finalizer::Remove(Farewell::Left(why)) => {
-            Some(warning("KeysLeft", format!("{keys} could not be deleted and are left: {why}")))
+            let advice = "delete them with etcdctl when no master uses them";
+            Some(warning("KeysLeft", format!("{keys} could not be deleted: {why}; {advice}")))
         }
     }
 }

@@ -2,6 +2,7 @@
 //! pass failed, and only if it contains something new. The progress of members changes all the time, and is written
 //! only together with other changes.
 
+pub mod condition;
 pub mod conditions;
 mod etcd;
 pub mod events;
@@ -19,6 +20,7 @@ use crate::cluster::view::ClusterView;
 use crate::operator::observed::Observed;
 use crate::operator::plan::Plan;
 
+use condition::ConditionValue;
 pub use news::{is_news, is_stale};
 
 /// What a pass has applied and done. A status is made from it, so that it reports no plan as a fact.
@@ -137,7 +139,7 @@ fn phase(
     observed: &Observed,
     plan: &Plan,
     applied: &Applied,
-    conditions: &[conditions::Said],
+    conditions: &[ConditionValue],
 ) -> Phase {
     let is = |kind: &str, value: &str| conditions.iter().any(|it| it.kind == kind && it.value == value);
     let switching = plan.last_switchover.as_ref().is_some_and(|it| it.result == SwitchoverResult::Pending);
@@ -145,12 +147,12 @@ fn phase(
         Phase::Deleting
     } else if spec.suspend {
         Phase::Suspended
-    } else if is(conditions::STALLED, conditions::TRUE) {
+    } else if is(condition::STALLED, condition::TRUE) {
         Phase::Stalled
     } else if switching {
         Phase::SwitchingOver
-    } else if is(conditions::AVAILABLE, conditions::TRUE) {
-        if is(conditions::READY, conditions::TRUE) && all_caught_up(spec, observed) {
+    } else if is(condition::AVAILABLE, condition::TRUE) {
+        if is(condition::READY, condition::TRUE) && all_caught_up(spec, observed) {
             Phase::Serving
         } else {
             Phase::Degraded

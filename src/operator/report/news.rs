@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::conditions::ETCD_HEALTHY;
+use super::condition::ETCD_HEALTHY;
 use super::etcd;
 use crate::api::{MasterClusterStatus, MemberStatus};
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{CallId, Command, HandedOver, Node, Phase, Purpose, Stage};
+use super::{CallId, Command, FlushId, HandedOver, HandoverError, HandoverId, Node, Phase, Purpose, Stage};
 use crate::cluster::role::Role;
 use crate::coordination::types::{Compare, Failure, KeyRange, LeaseId, Op, Request, Response, Txn};
 use crate::engine::types::SequenceId;
@@ -40,43 +40,6 @@ const WARM_BUDGET: Duration = Duration::from_secs(3);
 /// Time limit of writing live leases while the port is closed. The rest is covered by a bound in `Resign`: the
 /// successor neither evicts nor removes until the last of these leases has ended (R6).
 const COLD_BUDGET: Duration = Duration::from_millis(40);
-
-/// Identifies a request for a hand-over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct HandoverId(pub u64);
-
-/// Identifies a request to write live leases to the log. A hand-over that is given up leaves its request on another
-/// thread, whose answer must not be taken for that of the next one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct FlushId(pub u64);
-
-/// Why there was no hand-over.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HandoverError {
-    /// This master does not lead.
-    #[error("this master is not the primary")]
-    NotPrimary,
-    /// Another hand-over is under way.
-    #[error("another hand-over is under way")]
-    Busy,
-    /// The named target is the primary already.
-    #[error("{0} is the primary already")]
-    AlreadyPrimary(String),
-    /// No standby can take over.
-    #[error("no standby is connected, reported within two seconds and is close enough to the end of the log")]
-    NoTarget,
-    /// The named standby cannot take over.
-    #[error(
-        "{0} is not a connected standby that reported within two seconds and is close to the end of the log"
-    )]
-    BadTarget(String),
-    /// The hand-over was tried and given up; this primary continues.
-    #[error("{0}; the primary goes on")]
-    Failed(String),
-    /// The primary lost its role meanwhile.
-    #[error("the primary was deposed meanwhile: {0}")]
-    Deposed(String),
-}
 
 /// State of a hand-over under way.
 #[derive(Debug)]

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::handover::{FlushId, HandoverError, HandoverId};
 use crate::cluster::keys::Keys;
 use crate::cluster::log_end::History;
 use crate::cluster::log_end::LogId;
@@ -15,6 +14,43 @@ use crate::engine::types::{LogTime, SequenceId, Term};
 use crate::replication::call_ids::{CallId, WatchId};
 use crate::replication::replica::Replica;
 use crate::replication::time::{LogClock, Monotonic};
+
+/// Identifies a request for a hand-over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HandoverId(pub u64);
+
+/// Identifies a request to write live leases to the log. A hand-over that is given up leaves its request on another
+/// thread, whose answer must not be taken for that of the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FlushId(pub u64);
+
+/// Why there was no hand-over.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HandoverError {
+    /// This master does not lead.
+    #[error("this master is not the primary")]
+    NotPrimary,
+    /// Another hand-over is under way.
+    #[error("another hand-over is under way")]
+    Busy,
+    /// The named target is the primary already.
+    #[error("{0} is the primary already")]
+    AlreadyPrimary(String),
+    /// No standby can take over.
+    #[error("no standby is connected, reported within two seconds and is close enough to the end of the log")]
+    NoTarget,
+    /// The named standby cannot take over.
+    #[error(
+        "{0} is not a connected standby that reported within two seconds and is close to the end of the log"
+    )]
+    BadTarget(String),
+    /// The hand-over was tried and given up; this primary continues.
+    #[error("{0}; the primary goes on")]
+    Failed(String),
+    /// The primary lost its role meanwhile.
+    #[error("the primary was deposed meanwhile: {0}")]
+    Deposed(String),
+}
 
 /// An event that a node handles.
 #[derive(Debug)]

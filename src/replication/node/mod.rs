@@ -35,8 +35,7 @@ use crate::coordination::types::{Failure, LeaseId, Request, Response, WatchEvent
 use crate::engine::types::{SequenceId, Term};
 
 pub use super::call_ids::{CallId, WatchId};
-pub use handover::{FlushId, HandoverError, HandoverId};
-pub use interface::{Command, HandedOver, Input, Peer, Settings, TICK};
+pub use interface::{Command, FlushId, HandedOver, HandoverError, HandoverId, Input, Peer, Settings, TICK};
 pub use view::View;
 
 use campaign::Campaign;

@@ -133,11 +133,8 @@ impl Node {
             Some(at) if now < at => return,
             Some(_) => {
                 reign.retry_at = None;
-                #[cfg(feature = "planted")]
-                let again = if planted!(Repack) { reign.writer.repack(&queue) } else { reign.writer.again() };
-                #[cfg(not(feature = "planted"))]
-                let again = reign.writer.again();
-                again
+                planted!(Repack => reign.writer.repack(&queue));
+                reign.writer.again()
             }
             None if reign.writer.is_busy() => None,
             None if reign.serves()

@@ -4,7 +4,7 @@
 import pytest
 
 from clients import Client
-from masters import Master
+from one_master import Master
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from masters import accepts
+from one_master import accepts
 from ports import free_port
 from waiting import wait_until
 

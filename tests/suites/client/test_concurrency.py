@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-import traffic
+import random_clients
 from clients import MIB
 from waiting import wait_until
 
@@ -28,7 +28,7 @@ def test_clients_that_write_the_same_keys(start_client):
 def actors_of(clients, published, removed, generation):
     """Actors named so that no key is used twice in a run: a value would not tell the two apart."""
     names = [f"client-{number}-{generation}" for number in range(len(clients))]
-    return [traffic.Actor(name, each, SEED, published, removed) for name, each in zip(names, clients)]
+    return [random_clients.Actor(name, each, SEED, published, removed) for name, each in zip(names, clients)]
 
 
 def evicted(master):
@@ -39,7 +39,7 @@ def test_random_traffic(master, start_client):
     # Several times what the actors write.
     clients = [start_client(segment_size=64 * MIB) for _ in range(4)]
     actors = actors_of(clients, [], set(), 0)
-    traffic.run(actors, lambda steps: steps < 150)
+    random_clients.run(actors, lambda steps: steps < 150)
     hits, misses = sum(each.hits for each in actors), sum(each.misses for each in actors)
     assert hits > misses, f"{hits} reads found their object, {misses} did not: not much was tested"
     missing = [key for each in actors for key in each.missing]
@@ -49,7 +49,7 @@ def test_random_traffic(master, start_client):
 def test_random_traffic_in_too_little_memory(master, start_client):
     clients = [start_client(segment_size=16 * MIB) for _ in range(4)]
     actors = actors_of(clients, [], set(), 0)
-    traffic.run(actors, lambda steps: steps < 250)
+    random_clients.run(actors, lambda steps: steps < 250)
     assert evicted(master) > 0, "there was memory enough"
     assert sum(each.hits for each in actors) > 100
 
@@ -70,7 +70,7 @@ def test_traffic_while_clients_die(master, start_client):
             time.sleep(5)
             victim.kill()
 
-        traffic.run(actors, lambda _: time.monotonic() < stop, kill_the_victim)
+        random_clients.run(actors, lambda _: time.monotonic() < stop, kill_the_victim)
         expected = sorted(each.segment for each in clients)
         wait_until(lambda: master.segments() == expected, "the dead client's segment to go")
         clients.append(start_client(segment_size=16 * MIB))

@@ -7,7 +7,7 @@ import urllib.request
 
 import pytest
 
-from masters import Master, accepts, is_reference
+from one_master import Master, accepts, is_reference
 from ports import free_port
 from waiting import wait_until
 

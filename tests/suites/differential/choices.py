@@ -17,7 +17,7 @@ from messages import (
     TENANT,
     config,
 )
-from world import CLIENTS, SEGMENT_SIZE, STRANGER
+from believed_state import CLIENTS, SEGMENT_SIZE, STRANGER
 
 KEYS = [f"k{number:02}" for number in range(26)] + ["schlüssel", "a\0b", "x" * 300, "with space/and+signs"]
 UNDECODABLE_KEY = b"\xff\xfe".decode("utf-8", "surrogateescape")

@@ -3,7 +3,7 @@
 from calls import Call
 from choices import Choices
 from messages import ALL, DISK, LOCAL_DISK, MEMORY, MIB, TENANT, segment
-from world import STRANGER
+from believed_state import STRANGER
 
 LONG_GRACE_MS = 3_600_000
 

@@ -11,7 +11,7 @@ from calls import Call, resolve
 from copies import Copies
 from deliberate import deliberate
 from ledger import Ledger
-from masters import Master, ours_command, reference_command
+from both_masters import Master, ours_command, reference_command
 from messages import GRACEFULLY_UNMOUNTING, UNMOUNTING
 from normalise import Normaliser
 from rpc import RpcError

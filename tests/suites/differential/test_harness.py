@@ -16,7 +16,7 @@ from calls import Call
 from copies import Copies
 from deliberate import DELIBERATE, deliberate
 from ledger import Ledger
-from masters import Master, MasterDied, ours_command
+from both_masters import Master, MasterDied, ours_command
 from messages import GRACEFULLY_UNMOUNTING, MIB, TENANT, config, segment
 from normalise import Normaliser
 from pair import Difference, Side
@@ -245,7 +245,7 @@ def test_a_master_that_dies_is_not_started_again(monkeypatch):
 
 
 def test_masters_die_with_the_run_even_if_it_is_killed(tmp_path):
-    code = "import masters; m = masters.Master('m', masters.reference_command(), {}).start(); print(m.process.pid, m.log)"
+    code = "import both_masters; m = both_masters.Master('m', both_masters.reference_command(), {}).start(); print(m.process.pid, m.log)"
     code += "; import sys, time; sys.stdout.flush(); time.sleep(100)"
     path = os.pathsep.join(str(folder) for folder in (HERE, HERE.parent / "common"))
     with subprocess.Popen(

@@ -10,7 +10,7 @@ from calls import Call
 from generator import Generator
 from pair import Difference, Pair
 from rpc import RPCS
-from world import CLIENTS, World
+from believed_state import CLIENTS, World
 
 #: Timeouts no walk lives long enough to see; expiry has tests of its own.
 WALK_FLAGS = {

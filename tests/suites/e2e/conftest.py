@@ -17,9 +17,9 @@ import pytest
 
 import clusters
 import images
-from operators import Operator, install_plugin
+from installed_operator import Operator, install_plugin
 from masterclusters import Resource, etcd_of, mastercluster
-from space import Demo, Space
+from scenario_namespace import Demo, Space
 from table import FAILED, PASSED, SKIPPED, Row, table
 
 SEED = os.environ.get("MOONKEEPER_TEST_SEED", "1")

@@ -12,7 +12,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "cluster"), str(HERE.parent / "common")]
 import clusters  # noqa: E402
 import images  # noqa: E402
-from operators import NAMESPACE, TREE, Operator, install_plugin  # noqa: E402
+from installed_operator import NAMESPACE, TREE, Operator, install_plugin  # noqa: E402
 
 SNIPPET = """\
 import os

@@ -5,8 +5,8 @@ import types
 
 import pytest
 
-import expectations
-from expectations import DIED, HANDED_OVER, LEASE_ENDED, Expects, Judge
+import scenario_judge
+from scenario_judge import DIED, HANDED_OVER, LEASE_ENDED, Expects, Judge
 
 
 class Cluster:
@@ -69,7 +69,7 @@ def found(change, expects):
 def late(made, silence, expects=None, client=None):
     """What the judge says about the time that a fault took, where the lease is as long as it has to be."""
     judge = made.judge()
-    judge.lease_seconds = expectations.LONG_LEASE_SECONDS
+    judge.lease_seconds = scenario_judge.LONG_LEASE_SECONDS
     return list(judge.late(expects or IN_TIME, silence, client))
 
 
@@ -105,7 +105,7 @@ def of_pod(name, index, value):
 DEATH = Expects(DIED, restarts=1)
 IN_TIME = Expects(DIED, restarts=1, before_lease_ends=True)
 REBUILDS = Expects(DIED, restarts=1, rebuilds=True)
-REBUILT, TWICE = ([{"what": expectations.REBUILT[0], "count": count}] for count in (1, 2))
+REBUILT, TWICE = ([{"what": scenario_judge.REBUILT[0], "count": count}] for count in (1, 2))
 UNEXPECTED = [
     ("a new term where none was expected", lambda made: take_over(made, record=None), Expects(), "was to go on in term 5"),
     ("the same primary in another term", lambda made: setattr(made, "term", 6), Expects(), "leads in term 6"),
@@ -137,7 +137,7 @@ def test_what_was_not_announced_is_found(monkeypatch):
     for what, change, expects, sentence in UNEXPECTED:
         said = found(change, expects)
         assert any(sentence in each for each in said), f"{what}: {said}"
-    limit = expectations.LONG_LEASE_SECONDS - expectations.RENEWAL_SECONDS
+    limit = scenario_judge.LONG_LEASE_SECONDS - scenario_judge.RENEWAL_SECONDS
     assert late(Cluster(), 0.1, client=limit - 1) == [] and late(Cluster(), limit, DEATH, client=limit) == []
     assert "no master answered for 28.0 s" in late(Cluster(), limit, client=0.1)[0]
     assert "a client had no success for 28.0 s" in late(Cluster(), 0.1, client=limit)[0]

@@ -4,11 +4,11 @@ import pytest
 
 import manifests
 from clients import Client
-from operators import NAMESPACE, TREE, Operator
+from installed_operator import NAMESPACE, TREE, Operator
 from pods import RPC_PORT, Etcd
 from masterclusters import Resource
 from scene import CLIENT_ENVIRONMENT
-from space import SEGMENT_BYTES
+from scenario_namespace import SEGMENT_BYTES
 
 MINIMAL = TREE / "manifests/examples/minimal.yaml"
 

@@ -4,21 +4,21 @@ had to wait for its end would be told apart."""
 
 import pytest
 
-import faults
-from expectations import LONG_LEASE_SECONDS as LEASE_SECONDS  # noqa: F401, read by the fixture `demo`
+import cluster_faults
+from scenario_judge import LONG_LEASE_SECONDS as LEASE_SECONDS  # noqa: F401, read by the fixture `demo`
 
 
 @pytest.mark.parametrize(
     "fault",
     [
-        pytest.param(faults.process_killed, marks=pytest.mark.scenario("2", "SIGKILL of the primary's process")),
-        pytest.param(faults.pod_deleted, marks=pytest.mark.scenario("2", "the primary's pod deleted")),
-        pytest.param(faults.pod_deleted_at_once, marks=pytest.mark.scenario("2", "the same with grace 0")),
+        pytest.param(cluster_faults.process_killed, marks=pytest.mark.scenario("2", "SIGKILL of the primary's process")),
+        pytest.param(cluster_faults.pod_deleted, marks=pytest.mark.scenario("2", "the primary's pod deleted")),
+        pytest.param(cluster_faults.pod_deleted_at_once, marks=pytest.mark.scenario("2", "the same with grace 0")),
     ],
     ids=lambda fault: fault.__name__,
 )
 def test_failover(demo, row, fault):
-    if not demo.space.cluster.has_machines and fault is faults.process_killed:
+    if not demo.space.cluster.has_machines and fault is cluster_faults.process_killed:
         pytest.skip("needs the machines under the cluster")
     done = demo.scene.round(fault)
     row.measured(done)

@@ -2,14 +2,14 @@
 
 import pytest
 
-import faults
+import cluster_faults
 
 
 @pytest.mark.scenario("2", "the primary's node cut off")
 def test_node_cut(demo, row):
     if not demo.space.cluster.has_machines:
         pytest.skip("needs the machines under the cluster")
-    faults.move_off(demo.scene, demo.space.cluster.stable_node)
-    done = demo.scene.round(faults.node_cut)
+    cluster_faults.move_off(demo.scene, demo.space.cluster.stable_node)
+    done = demo.scene.round(cluster_faults.node_cut)
     row.measured(done)
     done.check()

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from clusters import KILL
-from expectations import DIED, HANDED_OVER, Expects
+from scenario_judge import DIED, HANDED_OVER, Expects
 from pods import ADMIN_PORT
 
 # How long a standby that is ready may take to connect to the primary.

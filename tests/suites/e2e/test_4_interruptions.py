@@ -8,9 +8,9 @@ import uuid
 
 import pytest
 
-import faults
+import cluster_faults
 from clusters import KILL
-from expectations import DIED, HANDED_OVER, Expects
+from scenario_judge import DIED, HANDED_OVER, Expects
 from masterclusters import ROLE
 from waiting import wait_until
 
@@ -117,7 +117,7 @@ def test_operator_killed_in_a_switchover(demo, operator, row, moment):
 def test_api_server_stopped(demo, row, seconds):
     if not demo.space.cluster.has_machines:
         pytest.skip("needs the machines under the cluster")
-    done = demo.scene.round(faults.api_stopped(seconds))
+    done = demo.scene.round(cluster_faults.api_stopped(seconds))
     row.measured(done)
     done.check()
 
@@ -126,7 +126,7 @@ def test_api_server_stopped(demo, row, seconds):
 def test_api_connections_silent(demo, operator, row):
     if not demo.space.cluster.has_machines:
         pytest.skip("needs the machines under the cluster")
-    done = demo.scene.round(faults.api_silenced(operator))
+    done = demo.scene.round(cluster_faults.api_silenced(operator))
     row.measured(done)
     done.check()
 
@@ -135,6 +135,6 @@ def test_api_connections_silent(demo, operator, row):
 def test_etcd_stopped(demo, row):
     if not demo.space.cluster.has_machines:
         pytest.skip("needs the machines under the cluster")
-    done = demo.scene.round(faults.etcd_stopped(20))
+    done = demo.scene.round(cluster_faults.etcd_stopped(20))
     row.measured(done)
     done.check()

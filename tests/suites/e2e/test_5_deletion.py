@@ -8,7 +8,7 @@ from checker import summary
 from images import MOONKEEPER
 from manifests import masters_by_hand, text
 from masterclusters import Resource, etcd_of, mastercluster
-from operators import NAMESPACE
+from installed_operator import NAMESPACE
 from waiting import wait_until
 
 DEFINITION = "masterclusters.moonkeeper.dev"

@@ -2,13 +2,13 @@
 
 import pytest
 
-import faults
+import cluster_faults
 from clients import Client
 from images import MOONKEEPER
 from manifests import masters_by_hand
-from operators import TREE
+from installed_operator import TREE
 from pods import RPC_PORT
-from space import SEGMENT_BYTES
+from scenario_namespace import SEGMENT_BYTES
 
 
 @pytest.mark.scenario("7", "an existing mooncake_master Deployment with only its image changed")
@@ -36,6 +36,6 @@ def test_masters_by_hand(space, row):
     etcd = space.start_etcd()
     space.apply(*masters_by_hand(MOONKEEPER, "by-hand"))
     scene = space.scene(space.masters("app=masters", "by-hand", etcd))
-    done = scene.round(faults.process_killed)
+    done = scene.round(cluster_faults.process_killed)
     row.measured(done)
     done.check()

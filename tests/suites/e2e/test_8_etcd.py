@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-import faults
+import cluster_faults
 from clusters import KILL
-from expectations import Expects
+from scenario_judge import Expects
 from masterclusters import Resource, etcd_of, mastercluster
 from pods import RPC_PORT
-from space import Demo
+from scenario_namespace import Demo
 from waiting import wait_until
 
 ROLE = "of-masters"
@@ -49,7 +49,7 @@ def guarded(operator, space):
 def test_clients_of_the_service(guarded, row):
     if not guarded.space.cluster.has_machines:
         pytest.skip("needs the machines under the cluster")
-    done = guarded.scene.round(faults.process_killed)
+    done = guarded.scene.round(cluster_faults.process_killed)
     row.measured(done)
     done.check()
 

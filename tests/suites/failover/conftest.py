@@ -7,7 +7,7 @@ import pytest
 
 import report
 from hosts import Network
-from world import World
+from deployment import World
 
 # Printed with a failure; another seed is another run.
 SEED = os.environ.get("MOONKEEPER_TEST_SEED", "1")

@@ -11,7 +11,7 @@ from messages import MIB
 from raw import Session
 from scene import FAITHFUL_SECONDS
 from test_faults import LONG
-from traffic import CrowdingActor, MetadataActor, RemovingActor
+from extra_actors import CrowdingActor, MetadataActor, RemovingActor
 
 pytestmark = pytest.mark.timeout(300)
 SEGMENT_BYTES, OBJECT_BYTES = 4 * MIB, 4096

@@ -6,8 +6,8 @@ import subprocess
 import pytest
 
 from apiserver import ApiServer
-from operators import Operator
-from space import Space
+from operator_process import Operator
+from namespace_by_hand import Space
 from stores import Etcd
 
 # Which calls were made by whom: what the operator may do is compared with what it does.

@@ -9,9 +9,9 @@ import pytest
 from apiserver import ApiServer
 from hosts import ipv6_only
 from messages import TENANT
-from operators import Operator
+from operator_process import Operator
 from rpc import Connection
-from space import Space
+from namespace_by_hand import Space
 from stores import Etcd
 from waiting import wait_until
 

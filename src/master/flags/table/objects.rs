@@ -48,7 +48,7 @@ pub(super) const FLAGS: &[Flag] = &[
         Uint64,
         "600",
         Objects,
-        "Seconds after which the memory of an unfinished put is given out again",
+        "Seconds after which the memory of an unfinished put is reallocated",
     ),
     used(
         "allocation_strategy",

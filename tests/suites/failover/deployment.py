@@ -13,7 +13,7 @@ from logs import Logs
 from messages import MIB
 from raw_client import RawClient
 from scene import RECOVERY_SECONDS, Scene
-from traffic import MetadataActor
+from extra_actors import MetadataActor
 from waiting import wait_until
 
 # The leader's lease where no setting says otherwise, of ours and of the reference.

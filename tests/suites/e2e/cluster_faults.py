@@ -4,7 +4,7 @@ resumed to repair what does not repair itself. `expects` says what has to come o
 import time
 
 from clusters import CONTINUE, KILL, STOP
-from expectations import DIED, HANDED_OVER, LEASE_ENDED, Expects
+from scenario_judge import DIED, HANDED_OVER, LEASE_ENDED, Expects
 from waiting import wait_until
 
 

@@ -6,7 +6,7 @@ import manifests
 from actors import StoreActor
 from checker import summary
 from clients import MIB
-from expectations import Judge
+from scenario_judge import Judge
 from history import OK
 from masterclusters import Resource
 from pods import SERVE_SECONDS, Etcd, PodMasters
