@@ -1,7 +1,7 @@
 """A deployment of etcd and masters for a benchmark."""
 
 from companions import Companions
-from world import World
+from deployment import World
 
 
 class BenchWorld(World):
