@@ -16,6 +16,10 @@ pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// How often long work checks whether its next chunk is admitted: about as long as a commit takes.
 const CHUNK_PAUSE: Duration = Duration::from_millis(1);
 
+/// How many chunks of long work may wait for etcd when another one begins: enough to make the next ones while a commit is
+/// under way.
+const CHUNKS_AHEAD: usize = 4;
+
 /// Permission of one change to enter the sequencer.
 #[derive(Debug)]
 pub struct Entry {
@@ -56,7 +60,7 @@ impl Passage {
 
 /// Admission for long work, chunk by chunk.
 ///
-/// A chunk begins when everything before the chunk before it is durable, so that at most two chunks of it wait for etcd.
+/// A chunk begins when everything before the last [`CHUNKS_AHEAD`] chunks is durable, so that few of them wait for etcd.
 /// Without that limit a removal of millions of objects would fill the queue, and every other client's change, and every
 /// read of a removed key (R3), would wait behind megabytes of its records.
 #[derive(Debug)]
@@ -65,15 +69,15 @@ pub struct ChunkPermits<'p> {
     guard: Option<&'p TermGuard>,
     permit: Option<Permit<'p>>,
     refusal: Option<Refusal>,
-    /// The last record before the last chunk.
-    before: SequenceId,
+    /// The last record before each of the last chunks, the oldest first.
+    before: [SequenceId; CHUNKS_AHEAD],
 }
 
 impl<'p> ChunkPermits<'p> {
     /// Begins without a permit, for work that holds this guard.
     #[must_use]
     pub fn new(passage: &'p Passage, guard: Option<&'p TermGuard>) -> Self {
-        Self { passage, guard, permit: None, refusal: None, before: SequenceId(0) }
+        Self { passage, guard, permit: None, refusal: None, before: [SequenceId(0); CHUNKS_AHEAD] }
     }
 
     /// Returns the permit of the chunk before, and waits for the next one. Returns false if the work has to stop.
@@ -84,7 +88,8 @@ impl<'p> ChunkPermits<'p> {
                 Ok(permit) => {
                     self.permit = permit;
                     if let Some((replica, _)) = &self.passage.0 {
-                        self.before = replica.engine.applied();
+                        self.before.rotate_left(1);
+                        self.before[CHUNKS_AHEAD - 1] = replica.engine.applied();
                     }
                 }
                 Err(refusal) => self.refusal = Some(refusal),
@@ -117,7 +122,7 @@ impl<'p> ChunkPermits<'p> {
                 return Err(Refusal::NotLeading);
             }
             let Some((replica, clock)) = &self.passage.0 else { return Ok(None) };
-            let admission = if replica.gate.durable() < self.before {
+            let admission = if replica.gate.durable() < self.before[0] {
                 replica.admit_later(clock.now(), since.elapsed())
             } else {
                 replica.admit(clock.now(), CHUNK_BYTES, &mut ticket, since.elapsed())
@@ -164,25 +169,27 @@ mod tests {
         assert!(replica.guards.is_drained() && replica.queue.bytes() == 0);
     }
 
+    /// A replica with long work that has begun as many chunks as it may before one of them is durable.
+    fn begun<'p>(passage: &'p Passage, replica: &Replica, guard: Option<&'p TermGuard>) -> ChunkPermits<'p> {
+        let mut chunks = ChunkPermits::new(passage, guard);
+        for _ in 0..=CHUNKS_AHEAD {
+            assert!(chunks.next_chunk());
+            replica.engine.sequencer(LogTime(1)).commit(&Record::Digest { digest: Digest(0) });
+        }
+        chunks
+    }
+
     #[test]
-    fn long_work_has_two_chunks_at_most_that_are_not_durable() {
+    fn long_work_has_few_chunks_that_are_not_durable() {
         let (passage, replica) = passage(64 << 20);
         let guard = passage.guard().unwrap();
-        let mut chunks = ChunkPermits::new(&passage, guard.as_ref());
-        let change = |id: u64| {
-            let record = Record::Digest { digest: Digest(0) };
-            assert_eq!(replica.engine.sequencer(LogTime(1)).commit(&record), SequenceId(id));
-        };
-        assert!(chunks.next_chunk());
-        change(1);
-        assert!(chunks.next_chunk(), "nothing was there before the first one");
-        change(2);
+        let mut chunks = begun(&passage, &replica, guard.as_ref());
         std::thread::scope(|scope| {
-            let third = scope.spawn(|| chunks.next_chunk());
+            let next = scope.spawn(|| chunks.next_chunk());
             std::thread::sleep(LOOK_AGAIN * 3);
-            assert!(!third.is_finished(), "the first chunk is not durable");
+            assert!(!next.is_finished(), "no chunk is durable");
             replica.gate.advance(SequenceId(1));
-            assert!(third.join().unwrap());
+            assert!(next.join().unwrap());
         });
     }
 
@@ -190,10 +197,7 @@ mod tests {
     fn long_work_that_waits_for_its_chunks_ends_with_the_lease() {
         let (passage, replica) = passage(64 << 20);
         let guard = passage.guard().unwrap();
-        let mut chunks = ChunkPermits::new(&passage, guard.as_ref());
-        assert!(chunks.next_chunk());
-        replica.engine.sequencer(LogTime(1)).commit(&Record::Digest { digest: Digest(0) });
-        assert!(chunks.next_chunk());
+        let mut chunks = begun(&passage, &replica, guard.as_ref());
         replica.gate.close();
         assert!(!chunks.next_chunk());
         assert_eq!(chunks.refusal(), Some(Refusal::NotLeading));

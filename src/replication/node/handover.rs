@@ -1,7 +1,7 @@
 //! Planned hand-over: to a standby that has the whole log, with nothing for the next primary to wait for.
 //!
-//! The steps: write most live leases to the log; stop serving; write the rest, and then `Resign`; wait until the target
-//! has applied all of it; delete the election key and name the successor in one transaction. Every step has a deadline,
+//! The steps: write most live leases to the log, and wait until the target has applied them; stop serving; write the
+//! rest, and then `Resign`; wait until the target has applied all of it; delete the election key and name the successor in one transaction. Every step has a deadline,
 //! and none does work on the node's task that grows with the number of objects. Before the transaction every failure
 //! goes back to serving.
 
@@ -34,8 +34,11 @@ const WARM_ROUNDS: u32 = 4;
 /// A round that writes fewer live leases leaves few enough for the time in which the port is closed.
 const FEW_PROMISES: usize = 4096;
 
-/// Time limit of all rounds before the port closes.
+/// Time limit of writing live leases, over all rounds before the port closes.
 const WARM_BUDGET: Duration = Duration::from_secs(3);
+
+/// How long the leases of a round may take to become durable and to be applied by the target.
+const SETTLE_BUDGET: Duration = Duration::from_secs(3);
 
 /// Time limit of writing live leases while the port is closed. The rest is covered by a bound in `Resign`: the
 /// successor neither evicts nor removes until the last of these leases has ended (R6).
@@ -61,6 +64,9 @@ enum Step {
     Granting(CallId),
     /// Live leases are being written to the log while clients are still served.
     Flushing { lease: LeaseId, round: u32, until: Monotonic },
+    /// These leases become durable, and the target applies them, while clients are still served: what is left of both
+    /// when the port closes keeps clients waiting.
+    Settling { lease: LeaseId, flushed: Flushed, round: u32, flush_until: Monotonic, until: Monotonic },
     /// The port and the connections of clients are being closed.
     Closing { lease: LeaseId },
     /// The remaining live leases are being written to the log.
@@ -69,6 +75,15 @@ enum Step {
     Resigning { lease: LeaseId, resign: SequenceId, target_until: Option<Monotonic> },
     /// The election key is being deleted.
     Deleting { txn: Txn, call: Option<CallId>, retry_at: Monotonic, until: Monotonic },
+}
+
+/// Outcome of a round that wrote live leases while clients were served.
+#[derive(Clone, Copy, Debug)]
+struct Flushed {
+    /// The last record at its end.
+    last: SequenceId,
+    /// Whether another round is worth while: it wrote many leases, and no limit was reached.
+    again: bool,
 }
 
 impl Handover {
@@ -227,15 +242,10 @@ impl Node {
         };
         match handover.step {
             Step::Flushing { lease, round, until } => {
-                if written > FEW_PROMISES && round < WARM_ROUNDS && now < until && complete {
-                    handover.step = Step::Flushing { lease, round: round + 1, until };
-                    return self.flush(until.since(now));
-                }
-                handover.step = Step::Closing { lease };
-                handover.closed_at = Some(now);
-                reign.stage = Stage::Closed;
-                self.close_gate();
-                self.commands.push(Command::Close);
+                let again = written > FEW_PROMISES && round < WARM_ROUNDS && complete;
+                let flushed = Flushed { last: self.replica.engine.applied(), again };
+                let (flush_until, until) = (until, now.plus(SETTLE_BUDGET));
+                handover.step = Step::Settling { lease, flushed, round, flush_until, until };
             }
             Step::FlushingRest { lease } => {
                 let resign = self.replica.engine.resign(at, complete);
@@ -243,6 +253,33 @@ impl Node {
             }
             _ => {}
         }
+    }
+
+    /// Waits until the leases that were written are durable and applied by the target; then writes those that were
+    /// granted meanwhile, or closes the port. A target that does not get that far while clients are served would keep
+    /// them waiting, so the hand-over is given up, unless this process ends anyway.
+    fn settle(&mut self, now: Monotonic) {
+        let durable = self.replica.gate.durable();
+        let Phase::Leading(reign) = &mut self.phase else { return };
+        let Some(handover) = &mut reign.handover else { return };
+        let Step::Settling { lease, flushed, round, flush_until, until } = handover.step else { return };
+        let peer = handover.to.as_ref().and_then(|name| self.peers.get(name));
+        let settled = durable >= flushed.last && peer.is_none_or(|told| told.applied >= flushed.last);
+        if !settled && now < until {
+            return;
+        }
+        if !settled && !self.stopping {
+            return self.abort_handover(now, "the target did not catch up in time");
+        }
+        if flushed.again && now < flush_until {
+            handover.step = Step::Flushing { lease, round: round + 1, until: flush_until };
+            return self.flush(flush_until.since(now));
+        }
+        handover.step = Step::Closing { lease };
+        handover.closed_at = Some(now);
+        reign.stage = Stage::Closed;
+        self.close_gate();
+        self.commands.push(Command::Close);
     }
 
     /// Continues after the port was closed. If `quiet`, no client's call is left that could grant a lease.
@@ -261,12 +298,15 @@ impl Node {
         let Some(handover) = &mut reign.handover else { return };
         let late = now >= handover.deadline;
         match &mut handover.step {
-            Step::Granting(_) | Step::Flushing { .. } if late => self.abort_handover(now, "it took too long"),
+            Step::Granting(_) | Step::Flushing { .. } | Step::Settling { .. } if late => {
+                self.abort_handover(now, "it took too long");
+            }
             // Clients' calls do not end, or the leases cannot be written: another master takes over as after a crash.
             Step::Closing { .. } | Step::FlushingRest { .. } if late => {
                 self.leave(now, "closing the port for a hand-over took too long".to_owned());
             }
             Step::Granting(_) | Step::Flushing { .. } | Step::Closing { .. } | Step::FlushingRest { .. } => {}
+            Step::Settling { .. } => self.settle(now),
             Step::Resigning { .. } => self.await_target(now),
             Step::Deleting { .. } if planted!(SuccessorExpired) => self.delete_election(now),
             Step::Deleting { until, .. } if now >= *until => {
@@ -400,7 +440,7 @@ impl Node {
             return self.leave(now, format!("stopping: {reason}"));
         }
         match handover.step {
-            Step::Granting(_) | Step::Flushing { .. } => {}
+            Step::Granting(_) | Step::Flushing { .. } | Step::Settling { .. } => {}
             Step::Closing { .. } | Step::FlushingRest { .. } => self.open(),
             Step::Resigning { .. } | Step::Deleting { .. } => {
                 // While `Resign` is the last record, a successor relies on it and does not hold: another record has to

@@ -92,6 +92,34 @@ fn leases_of_a_handover_that_was_given_up_do_not_close_the_port() {
     assert_eq!(world.serving(), [to]);
 }
 
+/// A target that stalls while the live leases of millions of reads are written is noticed before clients have to wait.
+#[test]
+fn the_port_stays_open_until_the_target_has_applied_the_leases_that_were_written() {
+    let (mut world, _) = settled(2, 5);
+    let (from, to) = (world.primary(), standby(&world));
+    world.holds_flushes = true;
+    world.switchover(from, None);
+    world.processes[to].stopped = true;
+    // The primary writes a record each second.
+    world.run(seconds(2));
+    let flush = world.held_flushes.pop().expect("no leases are written");
+    world.input(from, Input::LeasesFlushed { flush, written: 0, complete: true });
+    world.run(seconds(2));
+    assert!(world.processes[from].open.is_some(), "the port was closed before the target had everything");
+    world.run(seconds(2));
+    let given_up = world.processes[from].handed_over.pop().expect("the hand-over goes on").unwrap_err();
+    assert!(given_up.to_string().contains("did not catch up"), "{given_up}");
+    assert_eq!(world.primary(), from);
+    assert!(world.processes[from].open.is_some());
+    // And with a target that goes on, the port closes.
+    world.processes[to].stopped = false;
+    world.holds_flushes = false;
+    world.run(seconds(3));
+    world.switchover(from, None);
+    world.run(seconds(2));
+    assert_eq!(world.serving(), [to]);
+}
+
 #[test]
 fn f16_the_time_without_a_primary_is_not_the_time_of_the_promotion() {
     let (world, from, _) = handed_over_in_vain();
