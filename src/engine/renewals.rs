@@ -14,17 +14,25 @@ const PIECE: usize = 1024;
 const SMALL: usize = 256;
 
 impl Shard {
-    /// Empties a list and calls `visit` with those of its objects that have an unreplicated lease beyond `now`.
-    pub(super) fn take_promised(&self, list: List, now: LogTime, mut visit: impl FnMut(u32, &Object)) {
-        let mut slots = {
+    /// Takes up to `most` entries off a list and calls `visit` with those of its objects that have an unreplicated lease
+    /// beyond `now`. Returns whether the list has more.
+    pub(super) fn take_promised(
+        &self,
+        list: List,
+        now: LogTime,
+        most: usize,
+        mut visit: impl FnMut(u32, &Object),
+    ) -> bool {
+        let (mut slots, more) = {
             let mut promises = self.promises.lock();
-            match list {
-                List::Due => std::mem::take(&mut promises.due),
-                List::Early => {
-                    promises.early_left = 0;
-                    std::mem::take(&mut promises.early)
-                }
-            }
+            let entries = match list {
+                List::Due => &mut promises.due,
+                List::Early => &mut promises.early,
+            };
+            let left = entries.len().saturating_sub(most);
+            let taken = if left == 0 { std::mem::take(entries) } else { entries.split_off(left) };
+            promises.early_left = promises.early_left.min(promises.early.len());
+            (taken, left > 0)
         };
         // In order, because neighbouring slots share memory; and a slot that was reused may be listed more than once.
         slots.sort_unstable();
@@ -38,6 +46,7 @@ impl Shard {
                 }
             }
         }
+        more
     }
 
     /// Empties the list of groups and returns those whose lease ends after `now`.
@@ -72,7 +81,7 @@ impl Shard {
         };
         if early {
             let mut kept = Vec::new();
-            self.take_promised(List::Early, now, |slot, object| {
+            self.take_promised(List::Early, now, usize::MAX, |slot, object| {
                 if object.list(List::Early) {
                     kept.push(slot);
                 }

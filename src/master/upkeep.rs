@@ -76,7 +76,8 @@ impl Upkeep {
         let mut chunks = ChunkPermits::new(&self.passage, Some(guard));
         let now = self.clock.now();
         let go_on = || chunks.next_chunk();
-        let done = self.chores.perform(chore, &self.engine, &self.liveness, now, go_on);
+        let cancelled = || guard.is_cancelled();
+        let done = self.chores.perform(chore, &self.engine, &self.liveness, now, go_on, cancelled);
         drop(chunks);
         self.report(chore, &done);
         done

@@ -186,7 +186,7 @@ pub struct Chores {
 
 impl Chores {
     /// Carries a chore out. Calls `go_on` before each chunk: there may be no space in the log, or this master may no
-    /// longer lead. Silent clients whose expiry was not written stay silent.
+    /// longer lead. `cancelled` is asked where no space in the log is needed. Silent clients whose expiry was not written stay silent.
     pub fn perform(
         &self,
         chore: &Chore,
@@ -194,6 +194,7 @@ impl Chores {
         liveness: &Liveness,
         now: LogTime,
         mut go_on: impl FnMut() -> bool,
+        cancelled: impl Fn() -> bool,
     ) -> Done {
         let mut stopped = false;
         let mut go_on = || {
@@ -209,7 +210,7 @@ impl Chores {
                 done.tasks_failed = looked.tasks_failed;
             }
             Chore::Sweep { .. } => done.swept = engine.sweep_while(now, &mut go_on),
-            Chore::SyncLeases => _ = engine.replicate_leases_while(now, &mut go_on),
+            Chore::SyncLeases => _ = engine.replicate_leases_while(now, &mut go_on, cancelled),
             Chore::EvictExpired => done.evicted = engine.evict_expired_while(now, &mut go_on),
             Chore::Expire(clients) => {
                 for client in clients {
@@ -291,7 +292,7 @@ mod tests {
         mount(&engine, NEW, b"10.0.0.22:2");
         let chores = Chores { metadata_of: Some(entries_of) };
         let expire = |client: Uuid| {
-            chores.perform(&Chore::Expire(vec![client]), &engine, &liveness, LogTime(2), || true)
+            chores.perform(&Chore::Expire(vec![client]), &engine, &liveness, LogTime(2), || true, || false)
         };
         assert_eq!(expire(OLD).expired, [OLD]);
         assert_eq!((entries(&engine, b"10.0.0.1:1"), entries(&engine, b"10.0.0.22:2")), (0, 2));
@@ -308,7 +309,7 @@ mod tests {
         assert!(engine.sequencer(LogTime(1)).unmount(told(b"10.0.0.1:1")).result.is_ok());
         mount(&engine, NEW, b"10.0.0.2:2");
         let chore = Chore::Expire(vec![OLD, NEW]);
-        let done = Chores::default().perform(&chore, &engine, &liveness, LogTime(2), || true);
+        let done = Chores::default().perform(&chore, &engine, &liveness, LogTime(2), || true, || false);
         assert_eq!((done.closed, done.expired), (vec![OLD], vec![NEW]));
         assert!(engine.client(OLD).is_none());
     }
@@ -322,7 +323,8 @@ mod tests {
         let mut expire = |now: u64, go_on: bool| {
             let mut expired = Vec::new();
             for chore in timetable.due(LogTime(now), &engine, &liveness, true) {
-                let done = Chores::default().perform(&chore, &engine, &liveness, LogTime(now), || go_on);
+                let done =
+                    Chores::default().perform(&chore, &engine, &liveness, LogTime(now), || go_on, || false);
                 timetable.finished(&chore, &done);
                 expired.extend(done.expired);
             }
@@ -372,10 +374,13 @@ mod tests {
         }
         let sync = |permits: u64| {
             let (mut asked, before) = (0, engine.applied().0);
-            let done = Chores::default().perform(&Chore::SyncLeases, &engine, &liveness, LogTime(3), || {
+            let go_on = || {
                 asked += 1;
                 asked <= permits
-            });
+            };
+            let done =
+                Chores::default()
+                    .perform(&Chore::SyncLeases, &engine, &liveness, LogTime(3), go_on, || false);
             (asked, engine.applied().0 - before, done.stopped)
         };
         assert_eq!(sync(1), (2, 1, true), "one permit is for one record (R2)");

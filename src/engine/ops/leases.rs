@@ -17,28 +17,53 @@ use crate::engine::types::{LogTime, ObjectId, SequenceId};
 /// bytes are still a small share.
 const CHUNK: usize = 1024;
 
-/// Shards that are flushed at a time.
-const FLUSHED_SHARDS: usize = 16;
+/// Most entries of the lists that are taken off them at a time: what cannot be written to the log has to be put back, and
+/// a hand-over waits for that with the port closed.
+const PORTION: usize = 16 * CHUNK;
 
 impl Engine {
     /// Writes the due leases that were granted since the last call to the log, and returns how many. An object is due
     /// again only when half its lease time has passed since its lease was last written.
     pub fn replicate_leases(&self, now: LogTime) -> usize {
-        self.replicate_leases_while(now, || true).0
+        self.replicate_leases_while(now, || true, || false).0
     }
 
-    /// Like [`Engine::replicate_leases`], but calls `go_on` before each record. Returns how many leases were written,
-    /// and whether that is all: the next call finds the rest.
-    pub fn replicate_leases_while(&self, now: LogTime, mut go_on: impl FnMut() -> bool) -> (usize, bool) {
+    /// Like [`Engine::replicate_leases`], but calls `go_on` before each record, and stops looking for leases when
+    /// `cancelled`. Returns how many leases were written, and whether that is all: the next call finds the rest.
+    pub fn replicate_leases_while(
+        &self,
+        now: LogTime,
+        mut go_on: impl FnMut() -> bool,
+        cancelled: impl Fn() -> bool,
+    ) -> (usize, bool) {
         if self.is_sealed() {
             return (0, false);
         }
-        let mut due = Vec::new();
+        let mut go_on = || !cancelled() && go_on();
+        let (mut written, mut due) = (0, Vec::new());
+        let mut write = |due: &mut Vec<ObjectId>| {
+            let (renewed, complete) =
+                self.renew_all(std::mem::take(due), List::Due, LogTime(0), now, &mut go_on);
+            written += renewed;
+            complete
+        };
         for shard in &self.shards {
-            shard.take_promised(List::Due, LogTime(0), |_, object| due.push(object.id));
+            let mut more = true;
+            while more && !cancelled() {
+                let most = PORTION - due.len();
+                more = shard.take_promised(List::Due, LogTime(0), most, |_, object| due.push(object.id));
+                if due.len() == PORTION && !write(&mut due) {
+                    return (written, false);
+                }
+            }
+            if cancelled() {
+                write(&mut due);
+                return (written, false);
+            }
             shard.tidy_promises(now);
         }
-        self.renew_all(due, List::Due, LogTime(0), now, &mut go_on)
+        let complete = write(&mut due);
+        (written, complete)
     }
 
     /// Writes every live lease that is longer than the replicated one to the log, and returns how many. Its cost is
@@ -54,34 +79,42 @@ impl Engine {
         if self.is_sealed() {
             return (0, false);
         }
-        let mut written = 0;
-        // A few shards at a time: what is taken off the lists and cannot be written to the log has to be put back.
-        for shards in self.shards.chunks(FLUSHED_SHARDS) {
-            let mut owed = Vec::new();
-            for shard in shards {
-                self.take_promised(shard, now, &mut owed);
-            }
-            let (renewed, complete) = self.renew_all(owed, List::Early, now, now, &mut go_on);
-            written += renewed;
-            if !complete {
-                return (written, false);
+        let (mut written, mut owed) = (0, Vec::new());
+        for shard in &self.shards {
+            let mut more = true;
+            while more {
+                more = self.take_promised(shard, now, &mut owed);
+                if owed.len() >= PORTION {
+                    let (renewed, complete) =
+                        self.renew_all(std::mem::take(&mut owed), List::Early, now, now, &mut go_on);
+                    written += renewed;
+                    if !complete {
+                        return (written, false);
+                    }
+                }
             }
         }
-        (written, true)
+        let (renewed, complete) = self.renew_all(owed, List::Early, now, now, &mut go_on);
+        (written + renewed, complete)
     }
 
-    /// Empties a shard's lists and adds the objects with an unreplicated lease beyond `now` to `owed`.
-    fn take_promised(&self, shard: &Shard, now: LogTime, owed: &mut Vec<ObjectId>) {
+    /// Takes a portion off a shard's lists and adds the objects with an unreplicated lease beyond `now` to `owed`.
+    /// Returns whether there is more.
+    fn take_promised(&self, shard: &Shard, now: LogTime, owed: &mut Vec<ObjectId>) -> bool {
         for list in [List::Due, List::Early] {
-            shard.take_promised(list, now, |_, object| {
+            let more = shard.take_promised(list, now, PORTION, |_, object| {
                 planted!(FlushSkipsGroups => if object.group().is_some() { return; });
                 owed.push(object.id);
             });
+            if more {
+                return true;
+            }
         }
         for group in shard.take_promised_groups(now) {
             planted!(FlushSkipsGroups => continue);
             self.members_of(&group, owed);
         }
+        false
     }
 
     /// Returns how many entries the lists of unreplicated leases have, some of which may have ended.

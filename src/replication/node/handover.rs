@@ -42,7 +42,7 @@ const SETTLE_BUDGET: Duration = Duration::from_secs(3);
 
 /// Time limit of writing live leases while the port is closed. The rest is covered by a bound in `Resign`: the
 /// successor neither evicts nor removes until the last of these leases has ended (R6).
-const COLD_BUDGET: Duration = Duration::from_millis(40);
+const COLD_BUDGET: Duration = Duration::from_millis(15);
 
 /// State of a hand-over under way.
 #[derive(Debug)]
@@ -56,6 +56,44 @@ pub(super) struct Handover {
     flush: FlushId,
     deadline: Monotonic,
     closed_at: Option<Monotonic>,
+    times: Times,
+}
+
+/// When the steps in which clients get no answer ended, for the log.
+#[derive(Debug, Default)]
+struct Times {
+    /// The port and the connections of clients were closed.
+    closed: Option<Monotonic>,
+    /// The remaining live leases were in the queue.
+    flushed: Option<Monotonic>,
+    /// The last record was durable.
+    durable: Option<Monotonic>,
+    /// The target had applied it.
+    applied: Option<Monotonic>,
+}
+
+impl Times {
+    /// Logs how long each step took, in milliseconds.
+    fn log(&self, to: &str, closed_at: Monotonic, now: Monotonic) {
+        let ends = [self.closed, self.flushed, self.durable, self.applied, Some(now)];
+        let mut from = closed_at;
+        let took = ends.map(|end| {
+            let end = end.unwrap_or(from);
+            let took = end.since(from).as_millis() as u64;
+            from = end;
+            took
+        });
+        let [closing_ms, leases_ms, resign_ms, target_ms, election_ms] = took;
+        tracing::info!(
+            to,
+            closing_ms,
+            leases_ms,
+            resign_ms,
+            target_ms,
+            election_ms,
+            "handed over, and the port was closed for the sum of these"
+        );
+    }
 }
 
 #[derive(Debug)]
@@ -190,7 +228,8 @@ impl Node {
         if let Phase::Leading(reign) = &mut self.phase {
             let step = Step::Granting(call);
             let flush = FlushId::default();
-            reign.handover = Some(Handover { id, to, step, flush, deadline, closed_at: None });
+            reign.handover =
+                Some(Handover { id, to, step, flush, deadline, closed_at: None, times: Times::default() });
         }
     }
 
@@ -248,6 +287,7 @@ impl Node {
                 handover.step = Step::Settling { lease, flushed, round, flush_until, until };
             }
             Step::FlushingRest { lease } => {
+                handover.times.flushed = Some(now);
                 let resign = self.replica.engine.resign(at, complete);
                 handover.step = Step::Resigning { lease, resign, target_until: None };
             }
@@ -290,6 +330,7 @@ impl Node {
         let Some(handover) = self.handover() else { return };
         let Step::Closing { lease } = handover.step else { return };
         handover.step = Step::FlushingRest { lease };
+        handover.times.closed = Some(now);
         self.flush(COLD_BUDGET);
     }
 
@@ -331,6 +372,7 @@ impl Node {
             return;
         }
         let until = *target_until.get_or_insert(now.plus(CATCH_UP));
+        handover.times.durable.get_or_insert(now);
         let (lease, resign, to) = (*lease, *resign, handover.to.clone());
         let has_all = |name: &String| self.peers.get(name).is_some_and(|told| told.applied >= resign);
         match to {
@@ -373,6 +415,7 @@ impl Node {
         }
         let Some(handover) = &mut reign.handover else { return };
         handover.to = to;
+        handover.times.applied = Some(now);
         let txn = Txn { compare, success, failure: Vec::new() };
         handover.step = Step::Deleting { txn, call: None, retry_at: now, until };
         self.delete_election(now);
@@ -420,7 +463,11 @@ impl Node {
     /// Ends a hand-over after the election key was deleted: another master may lead.
     pub(super) fn finish_handover(&mut self, now: Monotonic) {
         let Phase::Leading(reign) = &mut self.phase else { return };
-        if let Some(Handover { id: Some(id), to: Some(to), closed_at, .. }) = reign.handover.take() {
+        let handover = reign.handover.take();
+        if let Some(Handover { to: Some(to), closed_at: Some(closed_at), times, .. }) = &handover {
+            times.log(to, *closed_at, now);
+        }
+        if let Some(Handover { id: Some(id), to: Some(to), closed_at, .. }) = handover {
             let result = Ok(HandedOver { to, closed_at: closed_at.unwrap_or(now) });
             self.commands.push(Command::HandedOver { id, result });
         }

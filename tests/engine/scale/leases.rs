@@ -77,16 +77,36 @@ fn promises_are_written_down_record_by_record_and_the_next_sync_finds_the_rest()
         read(&pair.primary, &format!("key-{number}"), 100_000).unwrap();
     }
     let mut asked = 0;
-    let synced = pair.primary.replicate_leases_while(LogTime(100_100), || {
+    let go_on = || {
         asked += 1;
         asked <= 1
-    });
+    };
+    let synced = pair.primary.replicate_leases_while(LogTime(100_100), go_on, || false);
     let written = pair.written(|log| log.renewals);
     assert!(written > 0 && written <= 1_024, "{written} promises in one record");
     assert_eq!((synced, asked), ((written, false), 2));
     let before = pair.primary.applied().0;
-    assert_eq!(pair.primary.replicate_leases_while(LogTime(100_100), || true), (3_000 - written, true));
+    let rest = pair.primary.replicate_leases_while(LogTime(100_100), || true, || false);
+    assert_eq!(rest, (3_000 - written, true));
     assert_eq!(pair.primary.applied().0 - before, 2, "they are still on the list of each second");
+    pair.assert_same("in the end");
+}
+
+#[test]
+fn a_sync_that_is_cancelled_while_it_looks_for_leases_loses_no_promise() {
+    let pair = store();
+    for number in 0..3_000 {
+        put(&pair.primary, &format!("key-{number}"), 64, &plain(), 100_000);
+        read(&pair.primary, &format!("key-{number}"), 100_000).unwrap();
+    }
+    let asked = std::cell::Cell::new(0);
+    let cancelled = || {
+        asked.set(asked.get() + 1);
+        asked.get() > 200
+    };
+    let synced = pair.primary.replicate_leases_while(LogTime(100_100), || true, cancelled);
+    assert_eq!(synced, (0, false), "it was cancelled before it wrote a record");
+    assert_eq!(pair.primary.flush_leases(LogTime(100_100)), 3_000);
     pair.assert_same("in the end");
 }
 

@@ -388,7 +388,7 @@ impl Sim {
         for chore in server.timetable.due(now, engine, &server.liveness, serves) {
             let (mut chunks, ticket) = (Chunks::new(&replica, clock, None), &mut server.ticket);
             let go_on = || chunks.go_on(ticket);
-            let done = Chores::default().perform(&chore, engine, &server.liveness, now, go_on);
+            let done = Chores::default().perform(&chore, engine, &server.liveness, now, go_on, || false);
             server.timetable.finished(&chore, &done);
             stopped |= done.stopped;
             self.counts.evicted += done.evicted;
