@@ -47,6 +47,9 @@ use crate::coordination::types::{Get, KeyRange, LeaseId, Op, Request, Response, 
 /// Only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// A Secret that the API server never answers about.
+const SILENT: &str = "silent";
+
 /// The namespace that has an operator of its own.
 const TAKEN: &str = "taken";
 
@@ -74,7 +77,7 @@ async fn answer(request: HttpRequest, clusters: Value, writes: Arc<Mutex<Vec<Str
     let list =
         |items: Value| Json(json!({"kind": "List", "metadata": {"resourceVersion": "9"}, "items": items}));
     match path.as_str() {
-        _ if watched => std::future::pending().await,
+        _ if watched || path.ends_with(&format!("/secrets/{SILENT}")) => std::future::pending().await,
         "/apis/moonkeeper.dev/v1alpha1/masterclusters" => list(clusters).into_response(),
         "/apis/coordination.k8s.io/v1/leases" => {
             let labels = json!({"moonkeeper.dev/scope": "namespace"});
@@ -88,6 +91,10 @@ async fn answer(request: HttpRequest, clusters: Value, writes: Arc<Mutex<Vec<Str
 
 impl Fixture {
     async fn new(clusters: &[&MasterCluster]) -> Self {
+        Self::with_deadline(clusters, PATIENCE).await
+    }
+
+    async fn with_deadline(clusters: &[&MasterCluster], deadline: Duration) -> Self {
         let writes: Arc<Mutex<Vec<String>>> = Arc::default();
         let (items, seen) = (serde_json::to_value(clusters).unwrap(), Arc::clone(&writes));
         let routes = Router::new()
@@ -114,6 +121,7 @@ impl Fixture {
             others: Arc::new(others),
             left: Mutex::default(),
             since: Instant::now().checked_sub(Duration::from_secs(300)).unwrap(),
+            deadline,
             image: "m:1".to_owned(),
             attendants: Mutex::new(HashMap::new()),
             written: Mutex::new(HashMap::new()),
@@ -185,6 +193,17 @@ async fn failures_in_a_row_are_counted_until_a_pass_succeeds() {
     // This one leaves the cluster to the operator of its namespace.
     reconcile(Arc::clone(&cluster), Arc::clone(&it.context)).await.unwrap();
     assert_eq!(failures(), None);
+}
+
+#[tokio::test]
+async fn a_pass_that_waits_for_an_answer_ends_at_its_deadline() {
+    let mut cluster = cluster("team", "demo", "first", "https://e:1");
+    cluster.spec.etcd.tls_secret_name = SILENT.to_owned();
+    let it = Fixture::with_deadline(&[&cluster], Duration::from_millis(300)).await;
+    let pass = reconcile(Arc::new(cluster), Arc::clone(&it.context));
+    let ended = tokio::time::timeout(PATIENCE, pass).await;
+    assert!(matches!(ended, Ok(Err(PassError::Deadline))), "{ended:?}");
+    assert_eq!(it.context.writer.metrics.oldest_pass(), None);
 }
 
 #[tokio::test]

@@ -3,6 +3,9 @@
 //! A Lease counts as abandoned when its record has not changed for its duration, by the clock of the observing
 //! operator: wall clocks of two machines are never compared. The holder counts from the moment at which it *sent* the
 //! renewal, and stops writing well before others may take over, whatever the API server answers meanwhile.
+//!
+//! A holder that writes the record and does not learn of it keeps the others waiting and does nothing itself. So each
+//! call has its own timeout, and a slow API server costs only the time that its answers take.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,6 +30,8 @@ pub struct Timing {
     pub writable: Duration,
     /// Time between two renewals, and between two reads of another operator's Lease.
     pub interval: Duration,
+    /// Timeout of each call. A renewal is a read and a write, and both fit between `interval` and `writable`.
+    pub call: Duration,
 }
 
 impl Default for Timing {
@@ -35,6 +40,7 @@ impl Default for Timing {
             lasts: Duration::from_secs(15),
             writable: Duration::from_secs(10),
             interval: Duration::from_secs(2),
+            call: Duration::from_secs(3),
         }
     }
 }
@@ -79,6 +85,17 @@ impl Right {
             }
         }
     }
+}
+
+/// Why a Lease could not be read or written.
+#[derive(Debug, thiserror::Error)]
+enum LeaseError {
+    /// The API server refused, or cannot be reached.
+    #[error(transparent)]
+    Kubernetes(#[from] kube::Error),
+    /// The API server has not answered in time. It may have executed the call all the same.
+    #[error("no answer from the API server")]
+    NoAnswer,
 }
 
 /// What to do about a Lease.
@@ -158,29 +175,27 @@ impl Candidate {
 
     async fn hold(&mut self, right: &watch::Sender<Option<Instant>>, stop: &mut watch::Receiver<bool>) {
         loop {
-            let asked = Instant::now();
-            // A slower attempt counts as failed, so that one hanging request does not use up the time for the next
-            // ones.
-            let attempt = timeout(self.timing.interval, self.attempt()).await;
-            match attempt {
-                Ok(Ok(true)) => {
-                    let until = asked + self.timing.writable;
+            let mut pause = self.timing.interval;
+            match self.attempt().await {
+                Ok(Some(sent)) => {
                     if right.borrow().is_none() {
                         tracing::info!(lease = self.name, me = self.me, "acquired the lease, and may write");
                     }
-                    right.send_replace(Some(until));
+                    right.send_replace(Some(sent + self.timing.writable));
                 }
-                Ok(Ok(false)) => {
+                Ok(None) => {
                     if right.send_replace(None).is_some() {
                         tracing::warn!(lease = self.name, "lost the lease to another operator");
                     }
                 }
                 // The right expires by itself unless a later attempt succeeds.
-                Ok(Err(error)) => tracing::warn!(lease = self.name, %error, "cannot renew the lease"),
-                Err(_) => tracing::warn!(
-                    lease = self.name,
-                    "the API server did not answer the renewal of the lease in time"
-                ),
+                Err(error) => {
+                    tracing::warn!(lease = self.name, %error, "cannot renew the lease");
+                    if matches!(error, LeaseError::NoAnswer) {
+                        // Time has passed, and the next call uses another connection.
+                        pause = Duration::ZERO;
+                    }
+                }
             }
             if right.borrow().is_some_and(|until| until <= Instant::now()) {
                 right.send_replace(None);
@@ -188,8 +203,9 @@ impl Candidate {
             }
             self.metrics.leads(right.borrow().is_some());
             tokio::select! {
-                () = sleep(self.timing.interval) => {}
+                biased;
                 _ = stop.wait_for(|stop| *stop) => break,
+                () = sleep(pause) => {}
             }
         }
         // Nothing is written from here on, so the Lease is released and the next operator need not wait for it to
@@ -201,9 +217,10 @@ impl Candidate {
         }
     }
 
-    /// Reads the Lease and writes it if that is allowed. Returns whether this operator holds it now.
-    async fn attempt(&mut self) -> kube::Result<bool> {
-        let found = self.api.get_opt(&self.name).await?;
+    /// Reads the Lease and writes it if that is allowed. Returns when the write was sent if this operator holds the
+    /// Lease now, and nothing if another one does.
+    async fn attempt(&mut self) -> Result<Option<Instant>, LeaseError> {
+        let found = self.answered(self.api.get_opt(&self.name)).await?;
         let spec = found.as_ref().map(|lease| lease.spec.clone().unwrap_or_default());
         let now = Instant::now();
         self.seen = match (spec.clone(), self.seen.take()) {
@@ -213,41 +230,49 @@ impl Candidate {
         let unchanged = self.seen.as_ref().map_or(Duration::ZERO, |(_, since)| now - *since);
         let decision = decide(spec.as_ref(), &self.me, unchanged, self.timing);
         let spec = record(spec.as_ref(), &self.me, decision, Timestamp::now(), self.timing);
+        let params = PostParams::default();
         let written = match (decision, found) {
-            (Decision::Wait, _) => return Ok(false),
+            (Decision::Wait, _) => return Ok(None),
             (_, None) => {
                 let (name, labels) = (Some(self.name.clone()), Some(self.labels.clone()));
                 let metadata = ObjectMeta { name, labels, ..ObjectMeta::default() };
-                self.api.create(&PostParams::default(), &Lease { metadata, spec: Some(spec) }).await
+                let lease = Lease { metadata, spec: Some(spec) };
+                self.answered(self.api.create(&params, &lease)).await
             }
             // With the resource version that was read: if another operator has written since, the write is refused.
             (_, Some(mut found)) => {
                 found.labels_mut().extend(self.labels.clone());
                 let lease = Lease { spec: Some(spec), ..found };
-                self.api.replace(&self.name, &PostParams::default(), &lease).await
+                self.answered(self.api.replace(&self.name, &params, &lease)).await
             }
         };
         match written {
             Ok(lease) => {
                 self.metrics.wrote_lease();
                 self.seen = lease.spec.map(|spec| (spec, now));
-                Ok(true)
+                // The write was sent right after this moment.
+                Ok(Some(now))
             }
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+            Err(LeaseError::Kubernetes(kube::Error::Api(status))) if status.code == 409 => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    async fn release(&mut self) -> kube::Result<()> {
-        let Some(mut lease) = self.api.get_opt(&self.name).await? else { return Ok(()) };
+    async fn release(&mut self) -> Result<(), LeaseError> {
+        let Some(mut lease) = self.answered(self.api.get_opt(&self.name)).await? else { return Ok(()) };
         let spec = lease.spec.get_or_insert_default();
         if spec.holder_identity.as_deref() != Some(&self.me) {
             return Ok(());
         }
         spec.holder_identity = None;
-        self.api.replace(&self.name, &PostParams::default(), &lease).await?;
+        self.answered(self.api.replace(&self.name, &PostParams::default(), &lease)).await?;
         self.metrics.wrote_lease();
         Ok(())
+    }
+
+    /// Waits for the answer to a call, at most for the timeout of a call.
+    async fn answered<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, LeaseError> {
+        timeout(self.timing.call, call).await.map_or(Err(LeaseError::NoAnswer), |answer| Ok(answer?))
     }
 }
 

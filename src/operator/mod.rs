@@ -18,6 +18,8 @@ mod etcd_watch;
 pub mod health;
 pub mod keys_of_cluster;
 pub mod lease;
+#[cfg(test)]
+mod lease_tests;
 pub mod masters;
 pub mod metrics;
 pub mod observe;

@@ -25,7 +25,7 @@ use crate::api::{MasterCluster, MasterClusterStatus};
 
 /// Deadline of a pass. Each call in it has a shorter one; this one is for all of them together, so that one hanging
 /// call cannot keep a cluster from being reconciled.
-const PASS_DEADLINE: Duration = Duration::from_secs(30);
+pub(super) const PASS_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Back-off after the first failed pass, and its maximum after many in a row.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -45,6 +45,8 @@ pub struct Context {
     pub left: Mutex<HashSet<Resource>>,
     /// Since when this process holds the Lease.
     pub since: Instant,
+    /// Deadline of a pass: [`PASS_DEADLINE`], and less in tests.
+    pub deadline: Duration,
     /// The operator's own image, for masters whose spec names none.
     pub image: String,
     /// Sessions with the etcd of each cluster.
@@ -87,7 +89,7 @@ pub enum PassError {
 pub async fn reconcile(cluster: Arc<MasterCluster>, context: Arc<Context>) -> Result<Action, PassError> {
     let begun = Instant::now();
     let under_way = context.writer.metrics.begin_pass();
-    let pass = tokio::time::timeout(PASS_DEADLINE, context.pass(&cluster)).await;
+    let pass = tokio::time::timeout(context.deadline, context.pass(&cluster)).await;
     drop(under_way);
     let result = pass.unwrap_or(Err(PassError::Deadline));
     let label = match &result {

@@ -1,5 +1,5 @@
-//! Whether the operator can be removed. A cluster with `deletionPolicy: Delete` has a finalizer that only an operator takes
-//! off: without one it would stay `Terminating` when it is deleted.
+//! Checks whether the operator can be removed. A cluster with `deletionPolicy: Delete` has a finalizer that only an
+//! operator removes: without one the resource would stay `Terminating` when it is deleted.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use kube::{Api, Client, Config, ResourceExt};
 use crate::api::names::FINALIZER;
 use crate::api::{DeletionPolicy, MasterCluster};
 
-/// How long the API server has for a call.
+/// Timeout of a call to the API server.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Most resources in one page of a list.
+/// Page size of the list of clusters.
 const PAGE: u32 = 500;
 
-/// Why it is not known, or why not.
+/// Why the operator cannot be removed, or why that is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum RemovalError {
-    /// It is not known how to reach Kubernetes.
+    /// There is neither a kubeconfig nor an in-cluster configuration.
     #[error("cannot find the API server: {0}")]
     Config(#[from] kube::config::InferConfigError),
     /// The API server does not answer, or refuses.
     #[error("cannot list MasterClusters: {0}")]
     Kubernetes(#[from] kube::Error),
-    /// There are clusters that need an operator.
+    /// These clusters, as namespace/name, need an operator.
     #[error("{}", explain(.0))]
     Needed(Vec<String>),
 }
@@ -37,11 +37,11 @@ fn explain(clusters: &[String]) -> String {
     )
 }
 
-/// Looks for clusters that need an operator, in one namespace or in all of them.
+/// Checks that no cluster needs an operator, in one namespace or in all of them.
 ///
 /// # Errors
 ///
-/// If there are any, or if that cannot be found out.
+/// If a cluster does, or if the clusters cannot be listed.
 pub async fn check(namespace: Option<&str>) -> Result<(), RemovalError> {
     let mut config = Config::infer().await?;
     config.connect_timeout = Some(CALL_TIMEOUT);
@@ -57,7 +57,7 @@ pub async fn check(namespace: Option<&str>) -> Result<(), RemovalError> {
     loop {
         let list = match api.list(&page).await {
             Ok(list) => list,
-            // Without a definition there are no clusters.
+            // Without the definition there are no clusters.
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
             Err(why) => return Err(why.into()),
         };
@@ -70,8 +70,9 @@ pub async fn check(namespace: Option<&str>) -> Result<(), RemovalError> {
     if needed.is_empty() { Ok(()) } else { Err(RemovalError::Needed(needed)) }
 }
 
+/// Returns whether a cluster could not be deleted without an operator.
 fn needs_operator(cluster: &MasterCluster) -> bool {
-    // The finalizer follows the policy in the operator's next pass, which may come between this check and the removal.
+    // The operator sets and removes the finalizer in its next pass, which may come between this check and the removal.
     cluster.spec.deletion_policy == DeletionPolicy::Delete
         || cluster.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
 }
@@ -88,7 +89,7 @@ mod tests {
 
     #[test]
     fn an_operator_is_needed_by_the_policy_and_by_the_finalizer() {
-        // With Delete the finalizer is about to be set, with Retain it is about to be taken off.
+        // With Delete the finalizer is about to be set, with Retain it is about to be removed.
         for (policy, finalizers, needed) in [
             ("Retain", vec![], false),
             ("Retain", vec!["example.com/other"], false),

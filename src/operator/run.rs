@@ -22,7 +22,7 @@ use super::caches::Caches;
 use super::health::{self, Ready};
 use super::lease::{Candidate, Right, Timing};
 use super::metrics::Metrics;
-use super::reconcile::{Context, after_failure, reconcile};
+use super::reconcile::{Context, PASS_DEADLINE, after_failure, reconcile};
 use super::scope::{Others, Scope};
 use crate::api::MasterCluster;
 use crate::api::names::FIELD_MANAGER;
@@ -211,6 +211,7 @@ impl Operator {
             others,
             left: Mutex::default(),
             since: Instant::now(),
+            deadline: PASS_DEADLINE,
             image: self.image.clone(),
             attendants: Mutex::new(HashMap::new()),
             written: Mutex::new(HashMap::new()),

@@ -1,9 +1,10 @@
 //! Opens the session with a cluster's etcd, and keeps it from one pass to the next.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::access::{self, AccessError, NoAccess};
+use super::access::{self, Access, AccessError, NoAccess};
 use super::attendant::Attendant;
 use super::observed::{EtcdSight, Observed};
 use super::reconcile::{Context, Resource};
@@ -51,25 +52,59 @@ impl Context {
             }
             Err(AccessError::None(none)) => return self.without_secret(cluster, there, none),
         };
-        if let Some(there) = there.filter(|there| there.goes(&access)) {
-            return Ok(there).into();
-        }
-        let (wake, target) = (self.wake.clone(), resource.reference.clone());
-        // The channel is closed only when the process ends.
-        let wake = move || _ = wake.send(target.clone());
-        match Attendant::start(access, Arc::new(wake)) {
-            Ok(attendant) => {
-                let attendant = Arc::new(attendant);
-                self.attendants.lock().insert(resource, Arc::clone(&attendant));
-                self.writer.metrics.clusters(self.attendants.lock().len());
-                attendant.first_sight(FIRST_SIGHT).await;
-                Ok(attendant).into()
-            }
-            Err(why) => Err(EtcdSight::Unusable { reason: "EtcdUnusable", message: why.to_string() }).into(),
+        match there {
+            Some(there) if there.goes(&access) => Ok(there).into(),
+            there => self.open(cluster, access, there).await,
         }
     }
 
-    /// Handles a Secret that is missing or incomplete. A working connection does not need it any more: labels continue
+    /// Opens a session with this access, or keeps the working one that is `there` if the new one does not work: while
+    /// etcd does not know a new password or certificate yet, labels continue to follow the primary.
+    async fn open(
+        &self,
+        cluster: &MasterCluster,
+        access: Access,
+        there: Option<Arc<Attendant>>,
+    ) -> WayToEtcd {
+        let resource = Resource::of(cluster);
+        let (wake, target) = (self.wake.clone(), resource.reference.clone());
+        // News of a session that is dropped again would start the next attempt at once.
+        let adopted = Arc::new(AtomicBool::new(false));
+        let heard = Arc::clone(&adopted);
+        let wake = move || {
+            if heard.load(Ordering::SeqCst) {
+                // The channel is closed only when the process ends.
+                let _ = wake.send(target.clone());
+            }
+        };
+        let attendant = match Attendant::start(access, Arc::new(wake)) {
+            Ok(attendant) => Arc::new(attendant),
+            Err(why) => {
+                let unusable = NoAccess { reason: "EtcdUnusable", message: why.to_string() };
+                return self.without_secret(cluster, there, unusable);
+            }
+        };
+        attendant.first_sight(FIRST_SIGHT).await;
+        if let Some(there) = there.filter(|there| works(there, cluster))
+            && !matches!(attendant.sight(), Sight::Current { .. })
+        {
+            let why = match attendant.sight() {
+                Sight::Lost { why } => why,
+                _ => "etcd has not answered yet".to_owned(),
+            };
+            let message = format!(
+                "cannot connect to etcd with the changed Secrets, and continues with the connection from before: {why}"
+            );
+            let complaint = Some(Failure { reason: "SecretsNotAccepted", message, stalled: false });
+            return WayToEtcd { etcd: Ok(there), complaint };
+        }
+        adopted.store(true, Ordering::SeqCst);
+        self.attendants.lock().insert(resource, Arc::clone(&attendant));
+        self.writer.metrics.clusters(self.attendants.lock().len());
+        Ok(attendant).into()
+    }
+
+    /// Handles a Secret that is missing, incomplete or unusable. A working connection does not need it any more: labels continue
     /// to follow the primary, and the status names the Secret, because no new pod can start.
     fn without_secret(
         &self,
@@ -78,10 +113,7 @@ impl Context {
         none: NoAccess,
     ) -> WayToEtcd {
         let NoAccess { reason, message } = none;
-        let works = |there: &Arc<Attendant>| {
-            there.leads_to(&cluster.spec.etcd.endpoints) && matches!(there.sight(), Sight::Current { .. })
-        };
-        match there.filter(works) {
+        match there.filter(|there| works(there, cluster)) {
             Some(there) => {
                 let complaint = Some(Failure { reason, message, stalled: true });
                 WayToEtcd { etcd: Ok(there), complaint }
@@ -114,4 +146,9 @@ impl Context {
         let store = observed.etcd.view()?.store?.to_string();
         rival(cluster, &self.caches.clusters.store().state(), Some(&store))
     }
+}
+
+/// Returns whether a session leads to the endpoints of the spec and has the keys as they are now.
+fn works(session: &Attendant, cluster: &MasterCluster) -> bool {
+    session.leads_to(&cluster.spec.etcd.endpoints) && matches!(session.sight(), Sight::Current { .. })
 }

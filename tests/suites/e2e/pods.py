@@ -62,6 +62,9 @@ class Etcd:
         self.call("auth/user/add", {"name": name, "password": password})
         self.call("auth/user/grant", {"user": name, "role": role})
 
+    def change_password(self, name, password):
+        self.call("auth/user/changepw", {"name": name, "password": password})
+
     def delete_user(self, name):
         self.call("auth/user/delete", {"name": name})
 

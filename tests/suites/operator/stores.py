@@ -46,8 +46,17 @@ class Etcd:
         self._run("user", "add", f"root:{password}")
         self._run("user", "grant-role", "root", "root")
         self._run("auth", "enable")
-        self._login = [f"--user=root:{password}"]
         self.password = self.folder / "etcd-password"
+        self._log_in_with(password)
+
+    def change_password(self, password):
+        """Masters find the new one in their file before etcd knows it, as a kubelet brings it to them."""
+        self.password.write_text(password)
+        self._run("user", "passwd", "root", "--interactive=false", input=f"{password}\n")
+        self._log_in_with(password)
+
+    def _log_in_with(self, password):
+        self._login = [f"--user=root:{password}"]
         self.password.write_text(password)
 
     def master_flags(self):
@@ -93,8 +102,8 @@ class Etcd:
         self._run("defrag")
         self._run("alarm", "disarm")
 
-    def _run(self, *words, check=True, stdin=None):
+    def _run(self, *words, check=True, **stdin):
         command = [os.environ["ETCDCTL_BIN"], f"--endpoints={self.endpoint}", *self._login, *words]
         if self.tls:
             command += [f"--cacert={self.tls.ca}", f"--cert={self.tls.cert}", f"--key={self.tls.key}"]
-        return subprocess.run(self.host.wrap(command), capture_output=True, text=True, timeout=30, check=check, stdin=stdin)
+        return subprocess.run(self.host.wrap(command), capture_output=True, text=True, timeout=30, check=check, **stdin)

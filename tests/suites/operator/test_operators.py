@@ -76,6 +76,23 @@ def test_the_api_server_goes_and_comes_back(operator, space, server):
     space.wait_status(lambda status: status.get("leader", {}).get("name") not in (None, old), "the status")
 
 
+def test_one_that_could_not_renew_its_lease_works_again(operator, space, server):
+    """No other operator has taken it meanwhile, so the cluster depends on this one."""
+    holder = lambda: (lease(space)["holderIdentity"], lease(space).get("leaseTransitions"))  # noqa: E731
+    operator.wait_until_leading()
+    before = holder()
+    server.stop()
+    try:
+        wait_until(lambda: not operator.leads(), "the right to write to end", 60)
+        wait_until(operator.ready, "one that waits to be ready")
+    finally:
+        server.start()
+    operator.wait_until_leading()
+    assert holder() == before
+    space.make()
+    space.wait(lambda: space.get("sts", "demo"), "the StatefulSet")
+
+
 def test_a_namespace_with_an_operator_of_its_own_is_left_alone(start_operator, space, server):
     """An operator for all namespaces and one for a single one, as two releases of the chart make them."""
     home = server.create_namespace(f"{space.name}-system")

@@ -1,7 +1,9 @@
 """Which etcd a cluster's endpoints lead to: a short name is one of the cluster's namespace, and another etcd than the one
 with the log is refused."""
 
+import json
 import subprocess
+import time
 
 import pytest
 
@@ -51,10 +53,16 @@ def test_a_short_name_is_one_of_the_cluster(space, start_operator, tmp_path):
         assert space.condition("EtcdHealthy", name)["status"] == "True"
 
 
+def login(space, password):
+    data = {"username": "root", "password": password}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"}, "stringData": data}
+    space.kubectl("apply", "-f", "-", input=json.dumps(secret))
+
+
 def test_a_missing_secret_does_not_blind_the_operator(operator, space):
     """A connection that works goes on to be used, and the label follows the primary."""
     space.etcd.require_login("secret")
-    space.kubectl("create", "secret", "generic", "login", "--from-literal=username=root", "--from-literal=password=secret")
+    login(space, "secret")
     space.settle(etcd={"endpoints": [space.etcd.endpoint], "credentialsSecretName": "login"})
     old = space.wait_labelled()
     space.kubectl("delete", "secret", "login")
@@ -64,5 +72,29 @@ def test_a_missing_secret_does_not_blind_the_operator(operator, space):
     space.masters[old].kill()
     space.wait(lambda: space.primary() not in (None, old), "another primary")
     space.wait_labelled()
-    space.kubectl("create", "secret", "generic", "login", "--from-literal=username=root", "--from-literal=password=secret")
+    login(space, "secret")
     space.wait_status(lambda status: status.get("phase") != "Stalled", "the Secret to be found")
+
+
+def test_a_password_that_etcd_does_not_know_yet_does_not_blind_the_operator(operator, space):
+    """It is in the Secret first, so that masters have it when etcd changes it."""
+    space.etcd.require_login("secret")
+    login(space, "secret")
+    space.settle(etcd={"endpoints": [space.etcd.endpoint], "credentialsSecretName": "login"})
+    old = space.wait_labelled()
+    login(space, "next")
+    space.kubectl("annotate", "mcl", "demo", "touched=yes")
+    space.wait(lambda: space.condition("Progressing").get("reason") == "SecretsNotAccepted", "the reason to be named")
+    assert space.condition("Ready")["status"] == space.condition("EtcdHealthy")["status"] == "True"
+    # Not one attempt after the other: each costs etcd the check of a password.
+    passes = operator.passes()
+    time.sleep(5)
+    assert operator.passes() - passes < 5
+    space.masters[old].kill()
+    space.wait(lambda: space.primary() not in (None, old), "another primary")
+    space.wait_labelled()
+    space.etcd.change_password("next")
+    space.wait(lambda: space.condition("Progressing").get("reason") != "SecretsNotAccepted", "the new password to be used")
+    assert space.condition("EtcdHealthy")["status"] == "True"
+    space.start_master(old)
+    space.wait_phase("Serving")
