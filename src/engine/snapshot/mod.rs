@@ -6,9 +6,11 @@
 //! checksums; still, whatever the bytes are, reading them gives a state or an error. The restored state has to have the
 //! digest that was written.
 
+mod capture;
 mod read;
 mod write;
 
+pub use capture::{BeginError, Capture, CaptureError};
 pub use read::Restore;
 
 use super::packing::Malformed;

@@ -2,14 +2,15 @@
 //! position, so that a chunk that is missing, repeated or of another file is noticed.
 
 use std::io::{ErrorKind, Read, Write};
+use std::sync::atomic::Ordering;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::{Damage, FORMAT, FormatError, Header};
+use super::{Capture, Damage, FORMAT, FormatError, Header, Progress};
 use crate::cluster::log_end::{Checksum, Latest, LogId};
 use crate::engine::packing::{Reader, put_word};
 use crate::engine::rules::Rules;
-use crate::engine::snapshot::Restore;
+use crate::engine::snapshot::{CaptureError, Restore};
 use crate::engine::types::Digest;
 use crate::engine::types::{LogTime, SequenceId, Term};
 use crate::engine::{Engine, Log};
@@ -21,42 +22,53 @@ const CHUNK_HEADER: usize = 16;
 /// Upper bound of a chunk in bytes. Chunks are usually much smaller, but an item is never split.
 const MAX_CHUNK: usize = 16 << 20;
 
-/// Writes the state as it is after the batch `at`. No record is applied meanwhile.
-pub fn write_to(out: &mut impl Write, engine: &Engine, at: &Latest) -> Result<Header, FormatError> {
-    let sequencer = engine.sequencer(LogTime(0));
-    let reading = sequencer.reading();
-    if reading.sequence_id != at.last {
-        return Err(FormatError::Position { found: reading.sequence_id, said: at.last });
-    }
-    let header = Header { at: *at, digest: reading.digest };
+/// Writes a snapshot that has begun.
+pub fn write_to(
+    out: &mut impl Write,
+    capture: Capture,
+    progress: &Progress,
+) -> Result<Header, FormatError> {
+    let Capture { header, mut state } = capture;
+    progress.of.store(state.objects(), Ordering::Relaxed);
     let bytes = header_bytes(&header);
     out.write_all(&bytes)?;
     let mut sums = Sums::new(&bytes);
-    let mut packed = Vec::new();
-    sequencer.snapshot(|chunk| {
-        packed.clear();
-        packed.resize(CHUNK_HEADER + lz4_flex::block::get_maximum_output_size(chunk.len()), 0);
-        let length = lz4_flex::block::compress_into(chunk, &mut packed[CHUNK_HEADER..]);
-        match length {
-            Ok(length) if length < chunk.len() => packed.truncate(CHUNK_HEADER + length),
-            _ => {
-                packed.truncate(CHUNK_HEADER);
-                packed.extend_from_slice(chunk);
-            }
+    let (mut chunk, mut packed) = (Vec::new(), Vec::new());
+    let mut written = bytes.len();
+    while state.next(&mut chunk)? {
+        if progress.is_cancelled() {
+            return Err(CaptureError::Cancelled.into());
         }
-        let stored = packed.len() - CHUNK_HEADER;
-        let lengths = (chunk.len() as u64) << 32 | stored as u64;
-        let sum = sums.chunk(lengths, &packed[CHUNK_HEADER..]);
-        packed[..8].copy_from_slice(&lengths.to_le_bytes());
-        packed[8..CHUNK_HEADER].copy_from_slice(&sum.to_le_bytes());
-        out.write_all(&packed)
-    })?;
-    drop(sequencer);
+        pack(&chunk, &mut packed, &mut sums);
+        out.write_all(&packed)?;
+        written += packed.len();
+        progress.objects.store(state.written(), Ordering::Relaxed);
+        progress.bytes.store(written as u64, Ordering::Relaxed);
+    }
     for word in [0, sums.chunks, sums.all] {
         out.write_all(&word.to_le_bytes())?;
     }
     out.flush()?;
     Ok(header)
+}
+
+/// Compresses a chunk, if that makes it smaller, behind its lengths and its checksum.
+fn pack(chunk: &[u8], packed: &mut Vec<u8>, sums: &mut Sums) {
+    packed.clear();
+    packed.resize(CHUNK_HEADER + lz4_flex::block::get_maximum_output_size(chunk.len()), 0);
+    let length = lz4_flex::block::compress_into(chunk, &mut packed[CHUNK_HEADER..]);
+    match length {
+        Ok(length) if length < chunk.len() => packed.truncate(CHUNK_HEADER + length),
+        _ => {
+            packed.truncate(CHUNK_HEADER);
+            packed.extend_from_slice(chunk);
+        }
+    }
+    let stored = packed.len() - CHUNK_HEADER;
+    let lengths = (chunk.len() as u64) << 32 | stored as u64;
+    let sum = sums.chunk(lengths, &packed[CHUNK_HEADER..]);
+    packed[..8].copy_from_slice(&lengths.to_le_bytes());
+    packed[8..CHUNK_HEADER].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// Reads a snapshot into a new engine whose later records go to `log`.

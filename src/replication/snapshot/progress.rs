@@ -1,0 +1,28 @@
+//! How far the writing of a snapshot is, for whoever watches it, and the flag that stops it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// How far the writing of a snapshot is. The writer stores, everybody else may read at any time.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Objects that were written.
+    pub objects: AtomicU64,
+    /// Objects that there are to write; zero before the writing begins.
+    pub of: AtomicU64,
+    /// Bytes that were written.
+    pub bytes: AtomicU64,
+    cancelled: AtomicBool,
+}
+
+impl Progress {
+    /// Asks the writer to stop. It does within a few chunks, removes what it has written, and returns an error.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the writer was asked to stop.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+}
