@@ -5,7 +5,9 @@ use std::io::{BufReader, BufWriter, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::format::{read_from, walk, write_to};
+use super::background;
+use super::format::{check_from, read_from, walk};
+use super::writing::write_to;
 use super::{Capture, FileError, FormatError, Header, Progress};
 use crate::engine::rules::Rules;
 use crate::engine::types::SequenceId;
@@ -70,15 +72,21 @@ fn write_partial(partial: &Path, capture: Capture, progress: &Progress) -> Resul
     drop(out);
     file.sync_all().map_err(|source| io(partial, source))?;
     // Read back from the file, so that a damaged snapshot never gets its final name.
-    let read_back = check(partial)?;
+    let read_back = background::run(|| check(partial))?;
     if read_back != header {
         return Err(wrong(FormatError::Header));
     }
     Ok(file.metadata().map_err(|source| io(partial, source))?.len())
 }
 
-/// Reads a file to its end and checks that it is complete and undamaged.
+/// Reads a file to its end, checks that it is complete and undamaged, and computes the digest of the state in it.
 pub fn check(path: &Path) -> Result<Header, FileError> {
+    check_from(&mut open(path)?).map_err(|why| FileError::Wrong { path: path.into(), why })
+}
+
+/// Reads a file to its end and checks that it is complete and undamaged, by its checksums alone. That is much cheaper
+/// than [`check`], and enough for a file that was read back when it was written.
+pub fn check_bytes(path: &Path) -> Result<Header, FileError> {
     walk(&mut open(path)?, |_, _| Ok(())).map_err(|why| FileError::Wrong { path: path.into(), why })
 }
 
@@ -107,10 +115,10 @@ pub fn list(dir: &Path) -> Result<Vec<(SequenceId, PathBuf)>, FileError> {
     Ok(all)
 }
 
-/// Returns the newest undamaged snapshot. Passes the error of each damaged one to `refused`.
+/// Returns the newest undamaged snapshot, by its checksums. Passes the error of each damaged one to `refused`.
 pub fn newest_good(dir: &Path, mut refused: impl FnMut(FileError)) -> Result<Option<Found>, FileError> {
     for (number, path) in list(dir)? {
-        match check(&path) {
+        match check_bytes(&path) {
             Ok(header) if header.at.last == number => return Ok(Some(Found { path, header })),
             Ok(header) => {
                 let why = FormatError::Position { found: header.at.last, said: number };

@@ -4,13 +4,16 @@
 //! read back, and only then renamed; any damage to it later is noticed before any of it is used. `docs/log-format.md`
 //! has the bytes. The functions here block: call them on a blocking thread.
 
+mod background;
 mod files;
 mod format;
 mod progress;
+mod writing;
 
-pub use files::{Found, Written, check, list, newest_good, prune, restore, write};
-pub use format::{read_from, write_to};
+pub use files::{Found, Written, check, check_bytes, list, newest_good, prune, restore, write};
+pub use format::{check_from, read_from};
 pub use progress::Progress;
+pub use writing::write_to;
 
 use std::path::PathBuf;
 use std::sync::Arc;

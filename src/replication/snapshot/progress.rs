@@ -1,8 +1,8 @@
-//! How far the writing of a snapshot is, for whoever watches it, and the flag that stops it.
+//! Progress of a snapshot that is being written, and the flag that stops it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// How far the writing of a snapshot is. The writer stores, everybody else may read at any time.
+/// Progress of a snapshot that is being written. The writer stores it; other threads may read it at any time.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Objects that were written.
@@ -15,7 +15,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Asks the writer to stop. It does within a few chunks, removes what it has written, and returns an error.
+    /// Asks the writer to stop: after a chunk or two it removes what it has written and returns an error.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
