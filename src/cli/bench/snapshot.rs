@@ -117,7 +117,7 @@ impl Changed {
     }
 }
 
-/// Changes of random objects: each is removed, or put if it is not there.
+/// Changes of random objects: each is removed and put again, which takes three records.
 struct Changes<'e> {
     engine: &'e Engine,
     objects: u64,
@@ -133,7 +133,7 @@ impl<'e> Changes<'e> {
 
     fn run(&mut self, go_on: impl Fn() -> bool) -> Result<Changed, BenchError> {
         let start = Instant::now();
-        let (mut changes, mut longest, mut before) = (0, Duration::ZERO, start);
+        let (mut changes, mut longest, mut before) = (0_u64, Duration::ZERO, start);
         while go_on() {
             self.change()?;
             changes += 1;
@@ -155,10 +155,8 @@ impl<'e> Changes<'e> {
         self.random ^= self.random << 17;
         let key = key(self.random % self.objects);
         let removed = self.engine.sequencer(LogTime(2_000_000)).remove(&key, true);
-        match removed.result {
-            Err(ErrorCode::OBJECT_NOT_FOUND) => put(self.engine, &key),
-            result => result.map_err(refused("Remove")),
-        }
+        removed.result.map_err(refused("Remove"))?;
+        put(self.engine, &key)
     }
 }
 
