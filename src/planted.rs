@@ -26,7 +26,7 @@ macro_rules! bugs {
             pub const ALL: &[Bug] = &[$(Bug::$name),*];
 
             /// Those that need one particular schedule, which the simulator's random ones hardly ever contain
-            /// (tests/replication/node, tests/engine/exempt.rs).
+            /// (tests/replication/node, tests/engine/exempt.rs, tests/engine/capture.rs).
             pub const OF_ONE_SCHEDULE: &[Bug] = &[$(Bug::$of_one_schedule),*];
 
             /// Those that need several threads: the simulator has one.
@@ -126,6 +126,12 @@ schedule: {
     StartOverForgets,
     /// What is exempt from the hold of a new primary is decided by the object's id, not by its replicas.
     ExemptByObject,
+    /// An object that changes while a snapshot is taken is not kept as it was.
+    SkipPreImage,
+    /// A write that ends while a snapshot is taken is not kept.
+    SkipEndedWrite,
+    /// A segment that is unmounted while a snapshot is taken is not taken for mounted.
+    SnapshotSegmentAsNow,
 }
 threads: {
     /// A reader is granted a lease on an object that is about to be removed.

@@ -75,6 +75,12 @@ impl Writers {
         }
     }
 
+    /// Returns the writers that have objects, in the order of their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (ClientNumber, Uuid)> {
+        let numbered = self.entries.iter().zip(0..);
+        numbered.filter(|((_, objects), _)| *objects > 0).map(|((id, _), number)| (ClientNumber(number), *id))
+    }
+
     /// Returns the writer with this number.
     #[must_use]
     pub fn id(&self, number: ClientNumber) -> Uuid {

@@ -18,6 +18,7 @@ use super::open_segments::OpenSegments;
 use super::reign::{Reign, TermReport};
 use super::reserved::{Discarded, Processing};
 use super::segment::Segment;
+use super::snapshot::CoreHook;
 use super::strays::Strays;
 use super::task::Tasks;
 use super::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Uuid};
@@ -91,6 +92,8 @@ pub struct Core {
     pub digest: Digest,
     /// Records that could not be applied to an object, which was dropped.
     pub faults: Faults,
+    /// Keeps what a snapshot under way needs of reservations that end.
+    pub(super) hook: Option<Box<CoreHook>>,
 }
 
 /// Location and key hash of an object, to save a second look-up.

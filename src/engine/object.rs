@@ -50,6 +50,12 @@ impl Replica {
         ReplicaId(u64::from_le_bytes(bytes))
     }
 
+    /// Takes the replica apart. A new field does not compile until its author has decided whether records say it.
+    pub(super) fn fields(&self) -> ReplicaFields<'_> {
+        let Self { segment, offset, id: _, status } = self;
+        ReplicaFields { segment, offset: *offset, id: self.id(), status: *status }
+    }
+
     /// Returns whether a reader may use it: its bytes are written and its segment is mounted.
     #[must_use]
     pub fn is_readable(&self) -> bool {
@@ -69,6 +75,14 @@ impl Replica {
     pub fn address(&self) -> u64 {
         self.segment.base.wrapping_add(self.offset)
     }
+}
+
+/// The fields of a [`Replica`].
+pub(super) struct ReplicaFields<'r> {
+    pub segment: &'r Segment,
+    pub offset: u64,
+    pub id: ReplicaId,
+    pub status: ReplicaStatus,
 }
 
 /// Value of `live_lease` that marks an object as about to be removed.
@@ -117,7 +131,51 @@ pub struct Extra {
     pub replication: Option<Replication>,
 }
 
+/// What records say of an [`Object`]: all of its fields but those that belong to this master alone.
+pub(super) struct Replicated<'o> {
+    pub key: &'o [u8],
+    pub id: ObjectId,
+    pub last_record: SequenceId,
+    pub size: u64,
+    pub replicated_lease: LogTime,
+    pub first: &'o Replica,
+    pub client: ClientNumber,
+    pub data_type: u8,
+    pub hard_pinned: bool,
+    pub extra: Option<&'o Extra>,
+}
+
 impl Object {
+    /// Takes the object apart. A new field does not compile until its author has decided whether records say it.
+    pub(super) fn replicated(&self) -> Replicated<'_> {
+        let Self {
+            key,
+            id,
+            last_record,
+            size,
+            live_lease: _,
+            replicated_lease,
+            first,
+            client,
+            data_type,
+            hard_pinned,
+            listed: _,
+            extra,
+        } = self;
+        Replicated {
+            key,
+            id: *id,
+            last_record: *last_record,
+            size: *size,
+            replicated_lease: *replicated_lease,
+            first,
+            client: *client,
+            data_type: *data_type,
+            hard_pinned: *hard_pinned,
+            extra: extra.as_deref(),
+        }
+    }
+
     /// Creates an object without a lease.
     #[must_use]
     pub fn new(key: &[u8], id: ObjectId, size: u64, client: ClientNumber, first: Replica) -> Self {

@@ -58,7 +58,37 @@ pub struct SegmentSpec<'a> {
     pub host_id: &'a [u8],
 }
 
+/// What records say of a [`Segment`] in each of its states; `last_record` is the last one that changed it.
+pub(super) struct SegmentFields<'s> {
+    pub spec: SegmentSpec<'s>,
+    pub number: SegmentNumber,
+    pub client: Uuid,
+    pub last_record: SequenceId,
+}
+
 impl Segment {
+    /// Takes the segment apart. A new field does not compile until its author has decided whether records say it.
+    /// Whether it is mounted, and whether it is drained, is in the table of mounted segments too.
+    pub(super) fn fields(&self) -> SegmentFields<'_> {
+        let Self {
+            number,
+            id,
+            client,
+            name,
+            base,
+            size,
+            te_endpoint,
+            protocol,
+            host_id,
+            alive: _,
+            status: _,
+            used: _,
+            last_record: _,
+        } = self;
+        let spec = SegmentSpec { id: *id, name, base: *base, size: *size, te_endpoint, protocol, host_id };
+        SegmentFields { spec, number: *number, client: *client, last_record: self.last_record() }
+    }
+
     pub(super) fn new(
         spec: &SegmentSpec<'_>,
         number: SegmentNumber,

@@ -8,6 +8,7 @@ use super::key::KeyHash;
 use super::object::Object;
 use super::promises::Promises;
 use super::slab::Slab;
+use super::snapshot::ShardHook;
 use super::table::Table;
 use super::types::SequenceId;
 
@@ -42,6 +43,8 @@ pub struct Objects {
     slab: Slab<Object>,
     /// The last record that removed an object here: an answer about an absent key depends on it.
     pub last_removal: SequenceId,
+    /// Keeps what a snapshot under way needs of objects that change.
+    pub(super) hook: Option<Box<ShardHook>>,
 }
 
 impl Objects {
@@ -90,7 +93,18 @@ impl Objects {
 
     /// Returns the object at this slot for modification.
     pub fn at_mut(&mut self, slot: u32) -> Option<&mut Object> {
+        if self.hook.is_some() {
+            self.keep(slot);
+        }
         self.slab.get_mut(slot)
+    }
+
+    /// Keeps the object at this slot for the snapshot under way, before it changes.
+    #[cold]
+    fn keep(&mut self, slot: u32) {
+        if let (Some(hook), Some(object)) = (&mut self.hook, self.slab.get(slot)) {
+            hook.before_change(slot, object);
+        }
     }
 
     /// Stores an object whose key is not here yet, and returns its slot.
@@ -102,6 +116,9 @@ impl Objects {
 
     /// Removes and returns the object at this slot; `record` is the record that removes it.
     pub fn remove(&mut self, slot: u32, record: SequenceId) -> Option<Object> {
+        if self.hook.is_some() {
+            self.keep(slot);
+        }
         let object = self.slab.remove(slot)?;
         self.last_removal = record;
         self.by_key.remove(KeyHash::of(&object.key).tag(), slot);

@@ -21,6 +21,10 @@ struct Page<T> {
     used: u64,
 }
 
+fn index_of(page: usize, place: usize) -> u32 {
+    (page * PAGE + place) as u32
+}
+
 impl<T> Default for Slab<T> {
     fn default() -> Self {
         Self { pages: Vec::new(), open: Vec::new(), len: 0 }
@@ -46,7 +50,7 @@ impl<T> Slab<T> {
             self.open.pop();
         }
         self.len += 1;
-        (number * PAGE + place) as u32
+        index_of(number, place)
     }
 
     /// Returns whether the slot that the next insert uses is allocated and free. Callers want the access more than the
@@ -96,23 +100,30 @@ impl<T> Slab<T> {
         self.len
     }
 
+    /// Returns the lowest index above all that are in use.
+    #[must_use]
+    pub fn end(&self) -> u32 {
+        index_of(self.pages.len(), 0)
+    }
+
     /// Returns whether nothing is stored.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Visits about `most` values from an index on, in whole pages. Returns the index to continue from, or `None` if
-    /// all were visited. An empty page counts as one value, because visiting it is not free either.
-    pub fn visit_from(&self, index: u32, most: usize, mut visit: impl FnMut(&T)) -> Option<u32> {
+    /// Visits about `most` values from an index on, in whole pages, with their indexes. Returns the index to continue
+    /// from, or `None` if all were visited. An empty page counts as one value, because visiting it is not free either.
+    pub fn visit_from(&self, index: u32, most: usize, mut visit: impl FnMut(u32, &T)) -> Option<u32> {
         let (mut number, mut place) = (index as usize / PAGE, index as usize % PAGE);
         let mut cost = 0;
         while let Some(page) = self.pages.get(number) {
             if cost >= most {
-                return Some((number * PAGE + place) as u32);
+                return Some(index_of(number, place));
             }
             if let Some(values) = &page.values {
-                values[place..].iter().flatten().for_each(&mut visit);
+                let indexed = (index_of(number, place)..).zip(&values[place..]);
+                indexed.for_each(|(index, value)| value.iter().for_each(|value| visit(index, value)));
             }
             cost += page.used.count_ones().max(1) as usize;
             (number, place) = (number + 1, 0);
@@ -155,10 +166,11 @@ mod tests {
             prop_assert_eq!(slab.iter().count(), model.len());
             let (mut next, mut visited, mut pieces) = (Some(0), Vec::new(), 0);
             while let Some(index) = next {
-                next = slab.visit_from(index, 64, |value| visited.push(*value));
+                next = slab.visit_from(index, 64, |index, value| visited.push((index, *value)));
                 pieces += 1;
             }
-            prop_assert!(visited.iter().eq(slab.iter()) && pieces <= 1 + slab.pages.len());
+            prop_assert!(visited.iter().map(|(_, value)| value).eq(slab.iter()) && pieces <= 1 + slab.pages.len());
+            prop_assert!(visited.iter().all(|(index, value)| model.get(index) == Some(value) && *index < slab.end()));
         }
     }
 

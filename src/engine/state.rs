@@ -36,6 +36,8 @@ pub struct Engine {
     /// Written under the sequencer only; see [`Engine::seal`].
     sealed: AtomicBool,
     log: Option<Box<dyn Log>>,
+    /// Whether a snapshot is being taken.
+    pub(super) capturing: AtomicBool,
     pub(super) published: Mutex<Published>,
     pub(super) recent_faults: Mutex<Vec<Fault>>,
     /// Settings; they never enter `apply`.
@@ -130,6 +132,7 @@ impl Engine {
             applied: AtomicU64::new(0),
             sealed: AtomicBool::new(false),
             log: None,
+            capturing: AtomicBool::new(false),
             published: Mutex::default(),
             recent_faults: Mutex::default(),
             rules,

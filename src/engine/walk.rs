@@ -101,7 +101,7 @@ impl Engine {
 
 impl Objects {
     /// Visits up to about `most` objects from a slot on. Returns where to continue, or `None` if all were visited.
-    fn visit_from(&self, slot: u32, most: usize, visit: impl FnMut(&Object)) -> Option<u32> {
-        self.slab().visit_from(slot, most, visit)
+    fn visit_from(&self, slot: u32, most: usize, mut visit: impl FnMut(&Object)) -> Option<u32> {
+        self.slab().visit_from(slot, most, |_, object| visit(object))
     }
 }

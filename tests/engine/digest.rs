@@ -1,13 +1,14 @@
 //! What the digest covers: two histories that left something different behind have different digests (INV-8), however
 //! small the difference, and the same one when the difference is forgotten.
 
-use crate::support::{assert_sound, uuid};
+use std::sync::Arc;
+
+use crate::support::{assert_sound, restored, uuid};
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::format::Format;
 use moonkeeper::engine::record::{Record, ReplicationKind};
 use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::segment::SegmentSpec;
-use moonkeeper::engine::snapshot::Restore;
 use moonkeeper::engine::types::Digest;
 use moonkeeper::engine::types::{LogTime, SegmentNumber, SequenceId, Term, Uuid};
 
@@ -61,8 +62,8 @@ fn task(id: Uuid, tenant: &'static [u8]) -> Record<'static> {
     }
 }
 
-fn apply_all(records: &[(u64, Record<'_>)]) -> Engine {
-    let engine = Engine::new(Rules::default());
+fn apply_all(records: &[(u64, Record<'_>)]) -> Arc<Engine> {
+    let engine = Arc::new(Engine::new(Rules::default()));
     for (nth, (at, record)) in records.iter().enumerate() {
         engine.sequencer(LogTime(*at)).apply(
             Format::NEWEST,
@@ -75,21 +76,13 @@ fn apply_all(records: &[(u64, Record<'_>)]) -> Engine {
     engine
 }
 
-fn digest(engine: &Engine) -> Digest {
+fn digest(engine: &Arc<Engine>) -> Digest {
     let found = engine.sequencer(LogTime(0)).digest();
     assert_eq!(restored(engine).sequencer(LogTime(0)).digest(), found, "a snapshot has another digest");
     found
 }
 
-fn restored(engine: &Engine) -> Engine {
-    let mut restore = Restore::new(Rules::default(), None);
-    engine.sequencer(LogTime(0)).snapshot(|chunk| restore.chunk(chunk)).unwrap();
-    let restored = restore.finish().unwrap();
-    assert_sound(&restored, "from a snapshot");
-    restored
-}
-
-fn told(story: Story) -> Engine {
+fn told(story: Story) -> Arc<Engine> {
     let ids = [uuid(9)];
     let records = [
         (0, new_term()),

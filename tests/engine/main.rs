@@ -4,6 +4,7 @@
 #[path = "../support/engine/mod.rs"]
 mod support;
 
+mod capture;
 mod concurrent;
 mod digest;
 mod doubts;

@@ -1,12 +1,11 @@
 //! Writes whose memory was unmounted under them: the bytes stay theirs when the same memory is mounted again (R4, INV-5).
 
-use crate::support::{Pair, end, plain, put, start, uuid};
+use crate::support::{Pair, end, plain, put, restored, start, uuid};
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::ops::{ReplicaTypes, WriteConfig};
 use moonkeeper::engine::record::{DynamicLease, ReplicationKind};
 use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::segment::SegmentSpec;
-use moonkeeper::engine::snapshot::Restore;
 use moonkeeper::engine::types::{ErrorCode, LogTime};
 
 const BASE: u64 = 0x1000_0000;
@@ -61,12 +60,6 @@ fn sound(pair: &Pair, what: &str) {
         restored.sequencer(LogTime(0)).digest(),
         "{what}"
     );
-}
-
-fn restored(engine: &Engine) -> Engine {
-    let mut restore = Restore::new(Rules::default(), None);
-    engine.sequencer(LogTime(0)).snapshot(|chunk| restore.chunk(chunk)).unwrap();
-    restore.finish().unwrap()
 }
 
 type Unmount = fn(&Engine);

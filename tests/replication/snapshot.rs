@@ -1,16 +1,20 @@
 //! Snapshots: what is restored is what was there, goes on as the other does, and a damaged file is refused.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use crate::support::pair::picture;
 use crate::support::world::World;
-use crate::support::{assert_sound, cases, end, mount, plain, put, start};
+use crate::support::{Chance, assert_sound, cases, end, items, mount, plain, put, remove, start};
 use moonkeeper::cluster::log_end::{Checksum, Latest, LogId};
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::rules::Rules;
-use moonkeeper::engine::snapshot::{Restore, SnapshotError};
+use moonkeeper::engine::snapshot::{BeginError, CaptureError, Restore, SnapshotError};
 use moonkeeper::engine::types::{LogTime, SequenceId, Term};
 use moonkeeper::replication::snapshot::{
-    self, Damage, FORMAT, FileError, FormatError, list, newest_good, prune, read_from, write_to,
+    self, Damage, FORMAT, FileError, FormatError, Progress, Written, begin, list, newest_good, prune,
+    read_from, write_to,
 };
 
 /// A directory of its own for a test, removed with it.
@@ -34,21 +38,14 @@ fn at(engine: &Engine) -> Latest {
     Latest { log: LogId(7), term: Term(3), last: engine.applied(), checksum: Checksum(0xabc) }
 }
 
-fn to_bytes(engine: &Engine) -> Vec<u8> {
+fn to_bytes(engine: &Arc<Engine>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    write_to(&mut bytes, engine, &at(engine)).unwrap();
+    write_to(&mut bytes, begin(engine, &at(engine)).unwrap(), &Progress::default()).unwrap();
     bytes
 }
 
-/// The items of a state.
-fn items(engine: &Engine) -> Vec<u8> {
-    let mut items = Vec::new();
-    let keep = |chunk: &[u8]| -> Result<(), ()> {
-        items.extend_from_slice(chunk);
-        Ok(())
-    };
-    engine.sequencer(LogTime(0)).snapshot(keep).unwrap();
-    items
+fn to_file(dir: &Path, engine: &Arc<Engine>) -> Written {
+    snapshot::write(dir, begin(engine, &at(engine)).unwrap(), &Progress::default()).unwrap()
 }
 
 fn from_bytes(bytes: &[u8]) -> Result<Engine, FormatError> {
@@ -57,8 +54,8 @@ fn from_bytes(bytes: &[u8]) -> Result<Engine, FormatError> {
 }
 
 /// A primary with a few hundred objects.
-fn small() -> Engine {
-    let engine = Engine::new(Rules::default());
+fn small() -> Arc<Engine> {
+    let engine = Arc::new(Engine::new(Rules::default()));
     mount(&engine, 1, 1, 1 << 24, 1_000);
     (0..500).for_each(|nth| put(&engine, &format!("key-{nth}"), 1000 + nth, &plain(), 1_000 + nth));
     start(&engine, "being written", 64, &plain(), 2_000).unwrap();
@@ -159,7 +156,7 @@ fn nonsense_is_no_state() {
 
 #[test]
 fn objects_on_the_same_bytes_are_refused() {
-    let engine = Engine::new(Rules::default());
+    let engine = Arc::new(Engine::new(Rules::default()));
     mount(&engine, 1, 1, 1 << 20, 1_000);
     (0..3).for_each(|nth| put(&engine, &format!("k{nth}"), 64, &plain(), 1_000));
     let mut bytes = items(&engine);
@@ -183,7 +180,7 @@ fn the_newest_good_file_counts() {
     let mut written = Vec::new();
     for nth in 0..3 {
         put(&engine, &format!("more-{nth}"), 64, &plain(), 5_000);
-        written.push(snapshot::write(dir, &engine, &at(&engine)).unwrap());
+        written.push(to_file(dir, &engine));
     }
     let newest = written[2].clone();
     assert_eq!(newest.bytes, std::fs::metadata(&newest.path).unwrap().len());
@@ -213,11 +210,106 @@ fn the_newest_good_file_counts() {
 }
 
 #[test]
+fn only_the_owner_reads_a_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = Directory::new("owner");
+    let below = directory.0.join("snapshots");
+    let engine = small();
+    std::fs::create_dir_all(&directory.0).unwrap();
+    let partial = below.join(format!("{:020}.snapshot.partial", engine.applied().0));
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let written = to_file(&below, &engine);
+    assert_eq!((mode(&below), mode(&written.path)), (0o700, 0o600));
+    assert_eq!(written.objects, 501);
+    // The remains of an earlier attempt do not pass their permissions on.
+    std::fs::write(&partial, b"cut short").unwrap();
+    assert_eq!(mode(&to_file(&below, &engine).path), 0o600);
+    assert!(!partial.exists());
+}
+
+#[test]
+fn a_cancelled_snapshot_leaves_no_file() {
+    let directory = Directory::new("cancelled");
+    let engine = small();
+    let progress = Progress::default();
+    progress.cancel();
+    let cancelled = snapshot::write(&directory.0, begin(&engine, &at(&engine)).unwrap(), &progress);
+    assert!(matches!(cancelled, Err(FileError::GivenUp(CaptureError::Cancelled))), "{cancelled:?}");
+    assert_eq!(std::fs::read_dir(&directory.0).unwrap().count(), 0);
+    let progress = Progress::default();
+    let written = snapshot::write(&directory.0, begin(&engine, &at(&engine)).unwrap(), &progress).unwrap();
+    assert_eq!(progress.objects.load(Ordering::Relaxed), 501);
+    assert_eq!(progress.of.load(Ordering::Relaxed), 501);
+    // The end of the file is not counted.
+    assert_eq!(progress.bytes.load(Ordering::Relaxed), written.bytes - 24);
+}
+
+/// A disk that is full.
+struct Full;
+
+impl std::io::Write for Full {
+    fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+        Err(std::io::ErrorKind::StorageFull.into())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_is_named_and_leaves_the_engine_as_it_was() {
+    let engine = small();
+    for _ in 0..2 {
+        let failed = write_to(&mut Full, begin(&engine, &at(&engine)).unwrap(), &Progress::default());
+        let Err(FormatError::Io(why)) = failed else { panic!("{failed:?}") };
+        assert_eq!(why.kind(), std::io::ErrorKind::StorageFull);
+        put(&engine, &format!("later-{:?}", engine.applied()), 64, &plain(), 9_000);
+    }
+}
+
+/// One thread applies, and begins a snapshot now and then; another one writes it.
+#[test]
+fn snapshots_are_written_beside_the_thread_that_applies() {
+    let directory = Directory::new("beside");
+    let dir: &Path = &directory.0;
+    let mut chance = Chance::new(7);
+    let engine = Arc::new(Engine::new(Rules { lease_ttl: 10, ..Rules::default() }));
+    (1..=3).for_each(|number| mount(&engine, number, number, 1 << 30, 1_000));
+    let key = |number: u64| format!("key-{number}");
+    (0..20_000).for_each(|number| put(&engine, &key(number), 64, &plain(), 1_000));
+    std::thread::scope(|scope| {
+        let mut changes = 0;
+        for nth in 0..cases(6) {
+            let expected = picture(&engine);
+            let capture = begin(&engine, &at(&engine)).unwrap();
+            let header = capture.header();
+            let writer = scope.spawn(move || snapshot::write(dir, capture, &Progress::default()).unwrap());
+            while !writer.is_finished() {
+                let (key, now) = (key(chance.below(25_000)), 2_000 + nth);
+                match chance.below(3) {
+                    0 => _ = remove(&engine, &key, true, now),
+                    1 => _ = start(&engine, &key, 64, &plain(), now),
+                    _ => _ = end(&engine, &key, now),
+                }
+                changes += 1;
+            }
+            let written = writer.join().unwrap();
+            let (found, restored) = snapshot::restore(&written.path, Rules::default(), None).unwrap();
+            assert_eq!((found, written.header), (header, header));
+            assert!(picture(&restored) == expected, "snapshot {nth} has another state");
+            assert_sound(&restored, "restored");
+        }
+        assert_sound(&engine, "after the snapshots");
+        assert!(changes > 1_000, "the state hardly changed meanwhile: {changes}");
+    });
+}
+
+#[test]
 fn a_snapshot_is_of_the_end_of_a_batch() {
     let engine = small();
     let elsewhere = Latest { last: SequenceId(1), ..at(&engine) };
-    let refused = write_to(&mut Vec::new(), &engine, &elsewhere);
-    assert!(matches!(refused, Err(FormatError::Position { said: SequenceId(1), .. })));
+    assert!(matches!(begin(&engine, &elsewhere), Err(BeginError::Elsewhere { said: SequenceId(1), .. })));
 }
 
 /// How long a snapshot of a million objects takes and how large it is:
@@ -225,7 +317,7 @@ fn a_snapshot_is_of_the_end_of_a_batch() {
 #[test]
 #[ignore = "a measurement"]
 fn a_million_objects() {
-    let engine = Engine::new(Rules::default());
+    let engine = Arc::new(Engine::new(Rules::default()));
     (0..8).for_each(|nth| mount(&engine, nth, 1 + nth, 64 << 30, 1_000));
     (0..1_000_000_u64).for_each(|nth| {
         let key = format!("model-a/{:016x}/{nth}", nth.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -233,13 +325,8 @@ fn a_million_objects() {
     });
     let directory = Directory::new("million");
     let start = std::time::Instant::now();
-    let written = snapshot::write(&directory.0, &engine, &at(&engine)).unwrap();
-    println!(
-        "written in {:?}, nothing applied for {:?}, {} bytes",
-        start.elapsed(),
-        written.held,
-        written.bytes
-    );
+    let written = to_file(&directory.0, &engine);
+    println!("written in {:?}, {} bytes", start.elapsed(), written.bytes);
     let start = std::time::Instant::now();
     snapshot::check(&written.path).unwrap();
     println!("checked in {:?}", start.elapsed());

@@ -1,7 +1,8 @@
 //! `moonkeeper bench`: load for a master, Moonkeeper's or the reference, and a floor to compare both with.
 //!
 //! `load` keeps a number of calls outstanding on a number of connections and reports their cost; `memory` reports the
-//! memory of objects, `eviction` what removing them costs the engine, `commits` the time of an etcd transaction;
+//! memory of objects, `eviction` what removing them costs the engine, `snapshot` what a snapshot costs it, `commits` the
+//! time of an etcd transaction;
 //! `floor` is the cheapest possible server on the same runtime; `stalls` reports how long other clients wait while one
 //! requests something large, `silence` how long no master answers; `fill` puts objects for both. Each prints JSON, one
 //! line per report. The programs in `benches/` drive them all.
@@ -18,6 +19,7 @@ mod probe;
 mod process;
 mod session;
 mod silence;
+mod snapshot;
 mod stalls;
 #[cfg(test)]
 mod tests;
@@ -66,6 +68,9 @@ enum BenchError {
     /// The HTTP port did not respond with 200.
     #[error("GET {path}: {reason}")]
     Http { path: &'static str, reason: String },
+    /// No snapshot could be taken, or it could not be restored.
+    #[error("{0}")]
+    Snapshot(String),
     /// A call names more keys than there are.
     #[error("--keys is smaller than the number of keys in one call")]
     TooFewKeys,
@@ -87,6 +92,8 @@ enum Command {
     Memory(MemoryArguments),
     /// Evicts a thousand of a hundred thousand and of a million objects, without a network
     Eviction,
+    /// Takes a snapshot while objects change, and restores it, without a network
+    Snapshot(snapshot::SnapshotArguments),
     /// Commits transactions to etcd, one after the other, and says how long each takes
     Commits(CommitArguments),
     /// Puts objects into the segments of many clients, which stay alive until standard input ends
@@ -215,6 +222,7 @@ pub fn main(args: &[String]) -> ExitCode {
             target.threads
         }
         Command::Eviction
+        | Command::Snapshot(_)
         | Command::Commits(_)
         | Command::Fill(_)
         | Command::Stalls(_)
@@ -243,6 +251,7 @@ async fn run(command: Command) -> Result<(), BenchError> {
         Command::Load(arguments) => load::measure(&arguments).await?,
         Command::Memory(arguments) => memory::measure(&arguments).await?,
         Command::Eviction => eviction::measure()?,
+        Command::Snapshot(arguments) => snapshot::measure(&arguments)?,
         Command::Commits(arguments) => commits::measure(&arguments).await?,
         Command::Fill(arguments) => return clients::run(&arguments).await,
         Command::Stalls(arguments) => return stalls::run(&arguments).await,

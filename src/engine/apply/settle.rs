@@ -226,12 +226,18 @@ impl Core {
         self.releases.insert((bytes.release_at, record));
         self.discarded_bytes += bytes.bytes();
         self.reserve(bytes.written_in(), Reserved::Discarded(record));
+        if let Some(hook) = &mut self.hook {
+            hook.discarding(record);
+        }
         self.discarded.insert(record, bytes);
     }
 
     /// Removes bytes from the discarded ones and returns them.
     pub(super) fn take_discarded(&mut self, record: SequenceId) -> Option<Discarded> {
         let bytes = self.discarded.remove(&record)?;
+        if let Some(hook) = &mut self.hook {
+            hook.released(record, &bytes);
+        }
         self.discarded_bytes -= bytes.bytes();
         self.releases.remove(&(bytes.release_at, record));
         self.digest.subtract(digest::discarded(record, &bytes));
@@ -352,6 +358,9 @@ impl Sequencer<'_> {
 impl Core {
     pub(super) fn end_processing(&mut self, id: ObjectId) -> Option<crate::engine::reserved::Processing> {
         let processing = self.processing.remove(&id)?;
+        if let Some(hook) = &mut self.hook {
+            hook.write_ended(id, &processing);
+        }
         self.lost_writes.remove(&id);
         self.digest.subtract(digest::processing(id, &processing));
         Some(processing)

@@ -1,15 +1,33 @@
-//! Writes the whole state to bytes and reads it back: everything that is a function of the records, and nothing else.
-//! Live leases, metrics and slots are not included; what can be derived from the objects (free memory, the order of
-//! eviction, groups, indexes) is rebuilt.
+//! Snapshots of the whole state: everything that is a function of the records, and nothing else. Live leases, metrics
+//! and slots are not included; what can be derived from the objects (free memory, the order of eviction, groups,
+//! indexes) is rebuilt.
+//!
+//! A [`Capture`] is the state at one moment, written while later records are applied. What is small is encoded when it
+//! begins. Objects are scanned a slice at a time, and one that changes before the scan has come to it is encoded first,
+//! as it was (`hook.rs`). So nobody waits longer than one slice takes, some tenths of a millisecond. The memory that it
+//! takes is one bit for each object, two copies of what is small, and what has changed and was not fetched yet, at most
+//! [`MAX_WAITING`] bytes: if more would wait, because the snapshot is written more slowly than the state changes, it is
+//! given up.
 //!
 //! The bytes are a sequence of items, each behind a tag, in chunks of whole items. The code that stores them adds
-//! checksums; still, whatever the bytes are, reading them gives a state or an error. The restored state has to have the
-//! digest that was written.
+//! checksums; still, whatever the bytes are, reading them gives a state or an error. [`Restore`] makes an engine of them,
+//! which has to have the digest that was written; [`Check`] only computes the digest.
 
-mod read;
-mod write;
+mod begin;
+mod capture;
+mod check;
+mod chunks;
+mod decode;
+mod encode;
+mod hook;
+mod restore;
+mod scan;
+mod whole;
 
-pub use read::Restore;
+pub use capture::{BeginError, Capture, CaptureError, MAX_WAITING};
+pub use check::Check;
+pub(super) use hook::{CoreHook, ShardHook};
+pub use restore::Restore;
 
 use super::packing::Malformed;
 use super::types::SegmentNumber;
@@ -17,6 +35,9 @@ use crate::engine::types::Digest;
 
 /// A chunk is passed on when it has at least this many bytes. It ends with a whole item, so it may be longer.
 pub const CHUNK: usize = 768 * 1024;
+
+/// Items that are scanned before their lock is released.
+const SLICE: usize = 1024;
 
 /// Why bytes cannot be restored to a state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,10 +84,10 @@ pub enum SnapshotError {
 enum Tag {
     /// Numbers of the state as a whole: the first item.
     Core = 1,
-    /// A segment: mounted, or unmounted and still referred to by a replica.
+    /// A segment: mounted, or unmounted and still referred to by a replica. An unmounted one may come twice.
     Segment = 2,
     Client = 3,
-    /// A shard: its objects follow.
+    /// The last removal in a shard, one after the other.
     Shard = 4,
     Object = 5,
     /// A write under way.
@@ -78,6 +99,8 @@ enum Tag {
     Metadata = 9,
     /// How many objects there were: the last item.
     End = 10,
+    /// A writer: objects name it by its position among the writers.
+    Writer = 11,
 }
 
 impl Tag {
@@ -93,6 +116,7 @@ impl Tag {
             8 => Self::Task,
             9 => Self::Metadata,
             10 => Self::End,
+            11 => Self::Writer,
             value => return Err(Malformed::Unknown { what: "an item's tag", value: value.into() }),
         })
     }

@@ -1,13 +1,14 @@
 //! Snapshot files in a directory, named by the sequence id of their last record.
 
-use std::fs::{self, File};
-use std::io::{BufReader, BufWriter};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{BufReader, BufWriter, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use super::format::{read_from, walk, write_to};
-use super::{FileError, FormatError, Header};
-use crate::cluster::log_end::Latest;
+use super::background;
+use super::format::{check_from, read_from, walk};
+use super::writing::write_to;
+use super::{Capture, FileError, FormatError, Header, Progress};
 use crate::engine::rules::Rules;
 use crate::engine::types::SequenceId;
 use crate::engine::{Engine, Log};
@@ -23,8 +24,8 @@ pub struct Written {
     pub header: Header,
     /// Size of the file.
     pub bytes: u64,
-    /// For how long no record could be applied.
-    pub held: Duration,
+    /// How many objects it has.
+    pub objects: u64,
 }
 
 /// A snapshot that was read and found to be undamaged.
@@ -34,39 +35,58 @@ pub struct Found {
     pub header: Header,
 }
 
-/// Writes the state as it is after the batch `at` to a new file in `dir`, which is created if it does not exist.
-pub fn write(dir: &Path, engine: &Engine, at: &Latest) -> Result<Written, FileError> {
-    fs::create_dir_all(dir).map_err(|source| io(dir, source))?;
-    let path = dir.join(format!("{:020}{SUFFIX}", at.last.0));
+/// Writes a snapshot that has begun to a new file in `dir`, which is created if it does not exist. Only their owner can
+/// read them: they hold the keys of all objects.
+pub fn write(dir: &Path, capture: Capture, progress: &Progress) -> Result<Written, FileError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|source| io(dir, source))?;
+    let (header, objects) = (capture.header(), capture.objects());
+    let path = dir.join(format!("{:020}{SUFFIX}", header.at.last.0));
     let partial = with_suffix(&path, PARTIAL);
-    let written = write_partial(&partial, engine, at);
+    let written = write_partial(&partial, capture, progress);
     if written.is_err() {
         // If it cannot be removed, it does no harm: readers ignore files with this suffix, and `prune` removes them.
         let _ = fs::remove_file(&partial);
     }
-    let (header, held) = written?;
-    let bytes = fs::metadata(&partial).map_err(|source| io(&partial, source))?.len();
+    let bytes = written?;
     fs::rename(&partial, &path).map_err(|source| io(&path, source))?;
     sync_dir(dir)?;
-    Ok(Written { path, header, bytes, held })
+    Ok(Written { path, header, bytes, objects })
 }
 
-fn write_partial(partial: &Path, engine: &Engine, at: &Latest) -> Result<(Header, Duration), FileError> {
-    let wrong = |why| FileError::Wrong { path: partial.into(), why };
-    let file = File::create(partial).map_err(|source| io(partial, source))?;
+/// Returns the size of the file.
+fn write_partial(partial: &Path, capture: Capture, progress: &Progress) -> Result<u64, FileError> {
+    let wrong = |why| match why {
+        FormatError::GivenUp(why) => FileError::GivenUp(why),
+        FormatError::Io(source) => io(partial, source),
+        why => FileError::Wrong { path: partial.into(), why },
+    };
+    // The remains of an earlier attempt may have other permissions.
+    match fs::remove_file(partial) {
+        Err(source) if source.kind() != ErrorKind::NotFound => return Err(io(partial, source)),
+        _ => {}
+    }
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(partial);
+    let file = file.map_err(|source| io(partial, source))?;
     let mut out = BufWriter::new(&file);
-    let start = Instant::now();
-    let header = write_to(&mut out, engine, at).map_err(wrong)?;
-    let held = start.elapsed();
+    let header = write_to(&mut out, capture, progress).map_err(wrong)?;
     drop(out);
     file.sync_all().map_err(|source| io(partial, source))?;
     // Read back from the file, so that a damaged snapshot never gets its final name.
-    let read_back = check(partial)?;
-    if read_back == header { Ok((header, held)) } else { Err(wrong(FormatError::Header)) }
+    let read_back = background::run(|| check(partial))?;
+    if read_back != header {
+        return Err(wrong(FormatError::Header));
+    }
+    Ok(file.metadata().map_err(|source| io(partial, source))?.len())
 }
 
-/// Reads a file to its end and checks that it is complete and undamaged.
+/// Reads a file to its end, checks that it is complete and undamaged, and computes the digest of the state in it.
 pub fn check(path: &Path) -> Result<Header, FileError> {
+    check_from(&mut open(path)?).map_err(|why| FileError::Wrong { path: path.into(), why })
+}
+
+/// Reads a file to its end and checks that it is complete and undamaged, by its checksums alone. That is much cheaper
+/// than [`check`], and enough for a file that was read back when it was written.
+pub fn check_bytes(path: &Path) -> Result<Header, FileError> {
     walk(&mut open(path)?, |_, _| Ok(())).map_err(|why| FileError::Wrong { path: path.into(), why })
 }
 
@@ -95,10 +115,10 @@ pub fn list(dir: &Path) -> Result<Vec<(SequenceId, PathBuf)>, FileError> {
     Ok(all)
 }
 
-/// Returns the newest undamaged snapshot. Passes the error of each damaged one to `refused`.
+/// Returns the newest undamaged snapshot, by its checksums. Passes the error of each damaged one to `refused`.
 pub fn newest_good(dir: &Path, mut refused: impl FnMut(FileError)) -> Result<Option<Found>, FileError> {
     for (number, path) in list(dir)? {
-        match check(&path) {
+        match check_bytes(&path) {
             Ok(header) if header.at.last == number => return Ok(Some(Found { path, header })),
             Ok(header) => {
                 let why = FormatError::Position { found: header.at.last, said: number };

@@ -1,7 +1,7 @@
 //! The bytes of a snapshot: a header, chunks, an end. Each has its own checksum, and that of a chunk covers its
 //! position, so that a chunk that is missing, repeated or of another file is noticed.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -9,7 +9,7 @@ use super::{Damage, FORMAT, FormatError, Header};
 use crate::cluster::log_end::{Checksum, Latest, LogId};
 use crate::engine::packing::{Reader, put_word};
 use crate::engine::rules::Rules;
-use crate::engine::snapshot::Restore;
+use crate::engine::snapshot::{Check, Restore};
 use crate::engine::types::Digest;
 use crate::engine::types::{LogTime, SequenceId, Term};
 use crate::engine::{Engine, Log};
@@ -17,47 +17,9 @@ use crate::engine::{Engine, Log};
 const MAGIC: [u8; 4] = *b"MKSN";
 const HEADER: usize = 56;
 /// Lengths and checksum before the bytes of a chunk.
-const CHUNK_HEADER: usize = 16;
+pub(super) const CHUNK_HEADER: usize = 16;
 /// Upper bound of a chunk in bytes. Chunks are usually much smaller, but an item is never split.
 const MAX_CHUNK: usize = 16 << 20;
-
-/// Writes the state as it is after the batch `at`. No record is applied meanwhile.
-pub fn write_to(out: &mut impl Write, engine: &Engine, at: &Latest) -> Result<Header, FormatError> {
-    let sequencer = engine.sequencer(LogTime(0));
-    let reading = sequencer.reading();
-    if reading.sequence_id != at.last {
-        return Err(FormatError::Position { found: reading.sequence_id, said: at.last });
-    }
-    let header = Header { at: *at, digest: reading.digest };
-    let bytes = header_bytes(&header);
-    out.write_all(&bytes)?;
-    let mut sums = Sums::new(&bytes);
-    let mut packed = Vec::new();
-    sequencer.snapshot(|chunk| {
-        packed.clear();
-        packed.resize(CHUNK_HEADER + lz4_flex::block::get_maximum_output_size(chunk.len()), 0);
-        let length = lz4_flex::block::compress_into(chunk, &mut packed[CHUNK_HEADER..]);
-        match length {
-            Ok(length) if length < chunk.len() => packed.truncate(CHUNK_HEADER + length),
-            _ => {
-                packed.truncate(CHUNK_HEADER);
-                packed.extend_from_slice(chunk);
-            }
-        }
-        let stored = packed.len() - CHUNK_HEADER;
-        let lengths = (chunk.len() as u64) << 32 | stored as u64;
-        let sum = sums.chunk(lengths, &packed[CHUNK_HEADER..]);
-        packed[..8].copy_from_slice(&lengths.to_le_bytes());
-        packed[8..CHUNK_HEADER].copy_from_slice(&sum.to_le_bytes());
-        out.write_all(&packed)
-    })?;
-    drop(sequencer);
-    for word in [0, sums.chunks, sums.all] {
-        out.write_all(&word.to_le_bytes())?;
-    }
-    out.flush()?;
-    Ok(header)
-}
 
 /// Reads a snapshot into a new engine whose later records go to `log`.
 pub fn read_from(
@@ -74,6 +36,15 @@ pub fn read_from(
         return Err(FormatError::Position { found: reading.sequence_id, said: header.at.last });
     }
     Ok((header, engine))
+}
+
+/// Reads a snapshot to its end, and computes the digest of its state. Nothing is kept.
+pub fn check_from(from: &mut impl Read) -> Result<Header, FormatError> {
+    let mut check = Check::default();
+    let header =
+        walk(from, |chunk, bytes| check.chunk(bytes).map_err(|why| FormatError::State { chunk, why }))?;
+    let digest = check.finish().map_err(FormatError::Whole)?;
+    if digest == header.digest { Ok(header) } else { Err(FormatError::Header) }
 }
 
 /// Reads a snapshot to its end and passes every undamaged chunk, decompressed, to `visit`.
@@ -123,17 +94,17 @@ pub(super) fn walk(
 }
 
 /// Checksums of the chunks, each over its position and bytes, and a checksum over all of them.
-struct Sums {
-    chunks: u64,
-    all: u64,
+pub(super) struct Sums {
+    pub chunks: u64,
+    pub all: u64,
 }
 
 impl Sums {
-    fn new(header: &[u8]) -> Self {
+    pub fn new(header: &[u8]) -> Self {
         Self { chunks: 0, all: xxh3_64(header) }
     }
 
-    fn chunk(&mut self, lengths: u64, bytes: &[u8]) -> u64 {
+    pub fn chunk(&mut self, lengths: u64, bytes: &[u8]) -> u64 {
         let sum = xxh3_64_with_seed(bytes, lengths ^ self.chunks.rotate_left(20));
         self.chunks += 1;
         self.all = xxh3_64_with_seed(&sum.to_le_bytes(), self.all);
@@ -141,7 +112,7 @@ impl Sums {
     }
 }
 
-fn header_bytes(header: &Header) -> Vec<u8> {
+pub(super) fn header_bytes(header: &Header) -> Vec<u8> {
     let Header { at: Latest { log, term, last, checksum }, digest } = *header;
     let mut out = Vec::with_capacity(HEADER);
     out.extend_from_slice(&MAGIC);

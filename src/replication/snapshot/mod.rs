@@ -4,16 +4,23 @@
 //! read back, and only then renamed; any damage to it later is noticed before any of it is used. `docs/log-format.md`
 //! has the bytes. The functions here block: call them on a blocking thread.
 
+mod background;
 mod files;
 mod format;
+mod progress;
+mod writing;
 
-pub use files::{Found, Written, check, list, newest_good, prune, restore, write};
-pub use format::{read_from, write_to};
+pub use files::{Found, Written, check, check_bytes, list, newest_good, prune, restore, write};
+pub use format::{check_from, read_from};
+pub use progress::Progress;
+pub use writing::write_to;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::cluster::log_end::Latest;
-use crate::engine::snapshot::SnapshotError;
+use crate::engine::Engine;
+use crate::engine::snapshot::{self as state, BeginError, CaptureError, SnapshotError};
 use crate::engine::types::Digest;
 use crate::engine::types::SequenceId;
 
@@ -29,6 +36,35 @@ pub struct Header {
     pub digest: Digest,
 }
 
+/// A snapshot that has begun: the state after one batch, which does not change while later records are applied. Dropping
+/// it cancels the snapshot and frees what it has kept; the caller must not hold the sequencer then.
+#[derive(Debug)]
+pub struct Capture {
+    header: Header,
+    state: state::Capture,
+}
+
+impl Capture {
+    /// Returns the header that the snapshot will have.
+    #[must_use]
+    pub fn header(&self) -> Header {
+        self.header
+    }
+
+    /// Returns how many objects the snapshot will have.
+    #[must_use]
+    pub fn objects(&self) -> u64 {
+        self.state.objects()
+    }
+}
+
+/// Begins a snapshot of the state as it is now, after the batch `at`. It takes milliseconds, however many objects there
+/// are; records can be applied as soon as it returns.
+pub fn begin(engine: &Arc<Engine>, at: &Latest) -> Result<Capture, BeginError> {
+    let state = state::Capture::begin(engine, at.last)?;
+    Ok(Capture { header: Header { at: *at, digest: state.digest() }, state })
+}
+
 /// Why a snapshot cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
@@ -42,6 +78,9 @@ pub enum FileError {
     /// The contents of the file are wrong.
     #[error("{path}: {why}", path = .path.display())]
     Wrong { path: PathBuf, why: FormatError },
+    /// The snapshot could not be completed; nothing is left of it.
+    #[error("the snapshot was given up: {0}")]
+    GivenUp(CaptureError),
 }
 
 /// What is wrong with a snapshot.
@@ -50,6 +89,9 @@ pub enum FormatError {
     /// It could not be read or written.
     #[error("{0}")]
     Io(#[from] std::io::Error),
+    /// The state could not be captured to its end.
+    #[error("the snapshot was given up: {0}")]
+    GivenUp(#[from] CaptureError),
     /// The bytes do not begin as a snapshot does.
     #[error("not a snapshot")]
     Foreign,

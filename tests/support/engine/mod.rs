@@ -7,11 +7,13 @@ pub mod chance;
 pub mod claims;
 pub mod pair;
 pub mod recording;
+pub mod snapshots;
 pub mod world;
 
 pub use chance::{Chance, cases};
 pub use claims::Claims;
 pub use pair::Pair;
+pub use snapshots::{items, restored};
 
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::ops::{ReplicaTypes, Started, WriteConfig};

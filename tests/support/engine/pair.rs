@@ -159,7 +159,7 @@ impl Pair {
 }
 
 /// Everything that records say, as text by name.
-fn picture(engine: &Engine) -> BTreeMap<String, String> {
+pub fn picture(engine: &Engine) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for shard in 0..SHARDS {
         engine.walk(shard, |object| {
@@ -173,9 +173,10 @@ fn picture(engine: &Engine) -> BTreeMap<String, String> {
     for segment in engine.segments() {
         let (status, used) = (segment.status(), segment.used());
         let text = format!(
-            "{:?} {:?} {status:?} {used} {:?}",
+            "{:?} {:?} {:?} {status:?} {used} {:?}",
             segment.id,
             segment.client,
+            segment.last_record(),
             engine.client(segment.client)
         );
         all.insert(format!("segment {:?}", segment.number), text);
