@@ -130,7 +130,7 @@ UNEXPECTED = [
 @pytest.mark.scenario("0", f"rounds that do not come as they say fail, in {len(UNEXPECTED)} ways")
 def test_what_was_not_announced_is_found(monkeypatch):
     # What is not there is not waited for.
-    monkeypatch.setattr(expectations, "WRITTEN_SECONDS", 0)
+    monkeypatch.setattr(scenario_judge, "WRITTEN_SECONDS", 0)
     assert found(die, DEATH) == []
     assert found(lambda made: None, Expects()) == []
     assert found(of_pod("demo-0", 2, REBUILT), REBUILDS) == []
