@@ -39,8 +39,12 @@ pub enum Farewell {
     /// They stay, as `deletionPolicy` demands.
     Kept,
     Deleted,
-    /// They could not be deleted, for this reason.
+    /// They could not be deleted, for this reason: masters did not stop, or etcd did not answer.
     Left(String),
+    /// A master uses them, which may belong to another cluster.
+    InUse(String),
+    /// The log is another cluster's, or it is unknown whose it is.
+    OtherLog(String),
 }
 
 /// Decides the next step for a resource whose deletion was requested at `since`.
@@ -70,7 +74,9 @@ pub fn step(spec: &MasterClusterSpec, observed: &Observed, since: k8s_openapi::j
     };
     let why = match (&observed.deletion, &observed.etcd) {
         (Call::Running(_), _) => return Step::Wait("etcd to delete the keys".to_owned()),
-        (Call::Done(_, Err(KeysLeft::OtherLog(why))), _) => return Step::LetGo(Farewell::Left(why.clone())),
+        (Call::Done(_, Err(KeysLeft::OtherLog(why))), _) => {
+            return Step::LetGo(Farewell::OtherLog(why.clone()));
+        }
         // A killed master of this cluster holds the election key until its lease ends; a master that leads for longer
         // is not one of ours.
         (Call::Done(_, Err(KeysLeft::InUse(why))), _) => {
@@ -78,7 +84,7 @@ pub fn step(spec: &MasterClusterSpec, observed: &Observed, since: k8s_openapi::j
             return if observed.deletion_attempts < patience {
                 delete()
             } else {
-                Step::LetGo(Farewell::Left(why.clone()))
+                Step::LetGo(Farewell::InUse(why.clone()))
             };
         }
         (_, EtcdSight::Unusable { message, .. }) if waited < ETCD_ANSWERS => {
@@ -177,10 +183,10 @@ mod tests {
         seen.deletion_attempts = 4;
         assert!(matches!(next(&seen), Step::Do(Act::DeleteKeys { .. })));
         seen.deletion_attempts = 7;
-        assert_eq!(next(&seen), Step::LetGo(Farewell::Left(why)));
+        assert_eq!(next(&seen), Step::LetGo(Farewell::InUse(why)));
         // Another log will not become ours.
         seen.deletion = Call::Done(String::new(), Err(KeysLeft::OtherLog("another".to_owned())));
         seen.deletion_attempts = 1;
-        assert_eq!(next(&seen), Step::LetGo(Farewell::Left("another".to_owned())));
+        assert_eq!(next(&seen), Step::LetGo(Farewell::OtherLog("another".to_owned())));
     }
 }

@@ -82,7 +82,10 @@ fn leadership(before: &MasterClusterStatus, after: &MasterClusterStatus, all: &m
         (Some(was), None) if is_planned(after) => {
             all.push(normal("PrimaryHandsOver", format!("{} hands over, as requested", was.name)));
         }
-        (Some(was), None) => all.push(warning("PrimaryLost", format!("{} no longer leads", was.name))),
+        (Some(was), None) => {
+            let note = "no longer leads; clients are not served until a standby takes over";
+            all.push(warning("PrimaryLost", format!("{} {note}", was.name)));
+        }
         (_, Some(now)) if before.term != after.term => {
             let term = after.term.unwrap_or_default();
             all.push(normal("PrimaryElected", format!("{} leads in term {term}", now.name)));
@@ -174,8 +177,44 @@ pub fn farewell(finalizer: &Finalizer, cluster_id: &str) -> Option<Happening> {
         }
         Finalizer::Remove(Farewell::Deleted) => Some(normal("KeysDeleted", format!("{keys} are deleted"))),
         Finalizer::Remove(Farewell::Left(why)) => {
-            let advice = "delete them with etcdctl when no master uses them";
+            let advice = "delete them with etcdctl when no master uses them, if the log is this cluster's";
             Some(warning("KeysLeft", format!("{keys} could not be deleted: {why}; {advice}")))
         }
+        Finalizer::Remove(Farewell::InUse(why)) => {
+            let advice = "delete them with etcdctl when it is gone, unless it belongs to another cluster";
+            Some(warning("KeysLeft", format!("{keys} were not deleted: {why}; {advice}")))
+        }
+        // Advice to delete them could cost another cluster its log.
+        Finalizer::Remove(Farewell::OtherLog(why)) => {
+            let advice = "they may be another cluster's: find out whose log it is before you delete anything";
+            Some(warning("KeysLeft", format!("{keys} were not deleted: {why}; {advice}")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_may_be_anothers_come_without_the_advice_to_delete_them() {
+        let note = |left| {
+            let event = farewell(&Finalizer::Remove(left), "demo").unwrap();
+            assert!(event.warning && event.reason == "KeysLeft");
+            event.note
+        };
+        let other = note(Farewell::OtherLog("the log in etcd is b".to_owned()));
+        assert!(!other.contains("etcdctl") && other.contains("another cluster's"), "{other}");
+        assert!(
+            other.contains("mooncake-store/demo/ and ") && other.contains("the log in etcd is b"),
+            "{other}"
+        );
+        let used = note(Farewell::InUse("m-0 at h:1 is primary and uses them".to_owned()));
+        assert!(
+            used.contains("m-0 at h:1") && used.ends_with("unless it belongs to another cluster"),
+            "{used}"
+        );
+        let left = note(Farewell::Left("m-0 has not stopped in 600 s".to_owned()));
+        assert!(left.ends_with("if the log is this cluster's"), "{left}");
     }
 }
