@@ -97,7 +97,8 @@ fn access(
 ) -> Result<Access, NoAccess> {
     if !Keys::is_cluster_id(cluster_id) {
         let message = format!(
-            "'{cluster_id}' is not a cluster id: set spec.clusterId to 1 to 63 of a-z, 0-9, - and _, and not to oplog"
+            "'{cluster_id}' cannot be the cluster id, which is 1 to 63 of a-z, 0-9, - and _, and not oplog: delete this \
+             resource and create it again under another name, or with spec.clusterId set"
         );
         return Err(NoAccess { reason: "InvalidClusterId", message });
     }

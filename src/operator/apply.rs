@@ -31,7 +31,7 @@ pub enum WriteError {
     #[error("this operator no longer holds the lease")]
     NotHolder,
     /// The API server refused or did not answer.
-    #[error("{what}: {}", said(source))]
+    #[error("cannot read or write {what}: {}", said(source))]
     Kubernetes {
         what: String,
         #[source]
@@ -41,7 +41,9 @@ pub enum WriteError {
     #[error("{what} cannot be written as JSON: {source}")]
     Json { what: String, source: serde_json::Error },
     /// An object of that name exists, and is not ours.
-    #[error("{what} exists and has another owner; delete it, or give the cluster another name")]
+    #[error(
+        "{what} exists and has another owner; delete it, or create this MasterCluster under another name"
+    )]
     Foreign { what: String },
 }
 

@@ -24,8 +24,8 @@ pub fn rival(cluster: &MasterCluster, all: &[Arc<MasterCluster>], store: Option<
     })?;
     let (namespace, name) = (older.namespace().unwrap_or_default(), older.name_any());
     let message = format!(
-        "the log {id} in this etcd belongs to MasterCluster {name} in namespace {namespace}: create this one again \
-         with another spec.clusterId"
+        "the log {id} in this etcd belongs to MasterCluster {name} in namespace {namespace}: delete this resource \
+         and create it again with another spec.clusterId"
     );
     Some(EtcdSight::Unusable { reason: "ClusterIdTaken", message })
 }

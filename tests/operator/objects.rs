@@ -309,7 +309,8 @@ fn what_cannot_be_built_is_told() {
         "spec.podTemplate.env[0]: there is no field valu"
     );
     assert!(
-        message(&|cluster| cluster.metadata.namespace = Some("n".repeat(60))).contains("set spec.clusterId")
+        message(&|cluster| cluster.metadata.namespace = Some("n".repeat(60)))
+            .contains("create it again under another name")
     );
     let mut nobody = case("minimal");
     nobody.metadata.uid = None;

@@ -172,7 +172,10 @@ fn advice(stalled: Option<&Condition>, name: &str) -> String {
             "set spec.etcd.endpoints back to the etcd with the log, or restore its keys".to_owned()
         }
         "LogUnusable" => "restore the newest data of etcd; the masters continue by themselves".to_owned(),
-        "InvalidClusterId" => "set spec.clusterId".to_owned(),
+        // The field cannot be set later.
+        "InvalidClusterId" => {
+            "delete this resource and create it again under a shorter name, or with spec.clusterId".to_owned()
+        }
         "CertificateUnusable" => "replace the Secret that spec.admin.tlsSecretName names".to_owned(),
         "EtcdUnreachable" | "EtcdUnusable" => "correct spec.etcd.endpoints, or start that etcd".to_owned(),
         "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
@@ -186,7 +189,7 @@ fn advice(stalled: Option<&Condition>, name: &str) -> String {
         | "RegistryUnavailable" => format!("kubectl describe pods -l moonkeeper.dev/cluster={name}"),
         "InvalidSpec" | "Refused" => "correct the spec".to_owned(),
         "ClusterIdTaken" => "delete this resource and create it again with another spec.clusterId".to_owned(),
-        "NameTaken" => "delete that object, or give the cluster another name".to_owned(),
+        "NameTaken" => "delete that object, or create this MasterCluster under another name".to_owned(),
         _ => format!("kubectl describe mastercluster {name}"),
     }
 }

@@ -90,7 +90,8 @@ pub enum BuildError {
     NoIdentity(&'static str),
     /// The cluster id is invalid.
     #[error(
-        "'{0}' is not a cluster id: set spec.clusterId to 1 to 63 of a-z, 0-9, - and _, and not to oplog"
+        "'{0}' cannot be the cluster id, which is 1 to 63 of a-z, 0-9, - and _, and not oplog: delete this resource and \
+         create it again under another name, or with spec.clusterId set"
     )]
     ClusterId(String),
     #[error("spec.{field}: {why}")]
