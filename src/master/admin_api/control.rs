@@ -37,8 +37,8 @@ pub enum ControlError {
     /// There is no such member.
     #[error("there is no member called '{0}'")]
     NoSuchMember(String),
-    /// No standby could take over without losing records.
-    #[error("no standby can take over: {0}")]
+    /// No standby, or not the named one, could take over without losing records, or it leads already.
+    #[error("{0}")]
     NoTarget(String),
     /// Another hand-over is under way.
     #[error("another switchover is under way")]

@@ -209,10 +209,9 @@ fn control_error(error: HandoverError, leader: Option<String>, members: &[Member
     match error {
         HandoverError::NotPrimary => ControlError::NotPrimary { primary: leader },
         HandoverError::Busy => ControlError::Busy,
-        HandoverError::AlreadyPrimary(name) => {
-            ControlError::NoTarget(format!("{name} is the primary already"))
+        HandoverError::AlreadyPrimary(_) | HandoverError::NoTarget => {
+            ControlError::NoTarget(error.to_string())
         }
-        HandoverError::NoTarget => ControlError::NoTarget(error.to_string()),
         HandoverError::BadTarget(name) if members.iter().all(|member| member.name != name) => {
             ControlError::NoSuchMember(name)
         }
@@ -256,12 +255,12 @@ fn faults(bulletin: &Bulletin, peers: &PeerFaults) -> Vec<Fault> {
         doubts.digest_mismatch.map_or(String::new(), |first| format!("first at record {}", first.record.0)),
     );
     note(
-        "records that did not follow the last one about their object",
+        "records that do not fit the last change of their object",
         doubts.broken_chains,
         doubts.broken_chain.map_or(String::new(), |broken| format!("first at record {}", broken.record.0)),
     );
     note(
-        "records that were not the next one",
+        "records out of order",
         doubts.records_out_of_order,
         doubts.out_of_order.map_or(String::new(), |wrong| format!("first at record {}", wrong.found.0)),
     );
@@ -276,7 +275,7 @@ fn faults(bulletin: &Bulletin, peers: &PeerFaults) -> Vec<Fault> {
     );
     let (count, last) = peers.count_and_last();
     note("peer connections that could not be authenticated", count, last);
-    note("states thrown away and built anew", u64::from(bulletin.status.rebuilds), String::new());
+    note("rebuilds of the state from the log", u64::from(bulletin.status.rebuilds), String::new());
     if let Some(against) = &bulletin.status.against {
         let last = format!("first at record {} of term {}", against.record, against.term);
         note("the primary's digest contradicts the log", 1, last);
@@ -287,4 +286,24 @@ fn faults(bulletin: &Bulletin, peers: &PeerFaults) -> Vec<Fault> {
     }
     note("etcd's revision went back", u64::from(bulletin.status.revision_went_back), String::new());
     faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_switchover_says_which_master_cannot_take_over() {
+        let told = |error| control_error(error, None, &[]).to_string();
+        let already = told(HandoverError::AlreadyPrimary("m-0".to_owned()));
+        assert_eq!(already, "m-0 is the primary already, nothing to do");
+        assert!(
+            told(HandoverError::NoTarget).starts_with("no standby can take over: one has to be connected")
+        );
+        assert_eq!(told(HandoverError::BadTarget("m-9".to_owned())), "there is no member called 'm-9'");
+        let member = MemberValue { name: "m-1".to_owned(), ..MemberValue::default() };
+        let unfit = control_error(HandoverError::BadTarget("m-1".to_owned()), None, &[member]);
+        assert!(unfit.to_string().starts_with("m-1 cannot take over: it has to be connected"), "{unfit}");
+        assert_eq!(unfit.code(), "no_target");
+    }
 }

@@ -34,14 +34,18 @@ pub enum HandoverError {
     #[error("another hand-over is under way")]
     Busy,
     /// The named target is the primary already.
-    #[error("{0} is the primary already")]
+    #[error("{0} is the primary already, nothing to do")]
     AlreadyPrimary(String),
     /// No standby can take over.
-    #[error("no standby is connected, reported within two seconds and is close enough to the end of the log")]
+    #[error(
+        "no standby can take over: one has to be connected to the primary, have reported within 2 s, and be at most \
+         10,000 records behind"
+    )]
     NoTarget,
     /// The named standby cannot take over.
     #[error(
-        "{0} is not a connected standby that reported within two seconds and is close to the end of the log"
+        "{0} cannot take over: it has to be connected to the primary, have reported within 2 s, and be at most 10,000 \
+         records behind"
     )]
     BadTarget(String),
     /// The hand-over was tried and given up; this primary continues.

@@ -22,7 +22,7 @@ SAME, NEW, EITHER = "the same term", "a new term", "the same term or a new one"
 # Reasons of a promotion, as the status of a master words them.
 DIED, HANDED_OVER, LEASE_ENDED = "the primary died", "switchover", "the lease ran out"
 # Counted in `status.faults` and as a metric of its own.
-REBUILT = "states thrown away and built anew"
+REBUILT = "rebuilds of the state from the log"
 # With a lease of this length a busy machine is no excuse: shorter ones may end by themselves while it is stalled, which
 # says nothing about the masters.
 LONG_LEASE_SECONDS = 30

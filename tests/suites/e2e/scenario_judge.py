@@ -13,7 +13,7 @@ DIED, LEASE_ENDED, HANDED_OVER = "the primary died", "the lease ran out", "switc
 # The same in `lastFailover`.
 RECORDED = {DIED: "ProcessDied", LEASE_ENDED: "LeaseExpired", HANDED_OVER: "HandOver"}
 # How a master counts that it has thrown its state away once.
-REBUILT = ("states thrown away and built anew", 1)
+REBUILT = ("rebuilds of the state from the log", 1)
 # A lease that no busy machine comes near.
 LONG_LEASE_SECONDS = 30
 # The last renewal may be as long ago as two of them are apart (`failover.keepAliveInterval`: 1s).
