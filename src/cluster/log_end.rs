@@ -45,6 +45,14 @@ pub struct Latest {
 #[error("the end of the log in etcd cannot be read: {0}")]
 pub struct LatestError(String);
 
+impl LatestError {
+    /// Returns the cause alone.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.0
+    }
+}
+
 impl Latest {
     /// Returns the value of the key. Equal ends have equal bytes, so that a transaction can compare them.
     #[must_use]

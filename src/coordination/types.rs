@@ -200,6 +200,20 @@ pub enum Response {
     Compacted,
 }
 
+impl Response {
+    /// Returns what it is, for messages: the whole answer may be long, and may have values that are secret.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Txn { .. } => "the result of a transaction",
+            Self::Got { .. } => "the result of a read",
+            Self::LeaseGranted { .. } => "a granted lease",
+            Self::LeaseKeptAlive { .. } => "a renewed lease",
+            Self::LeaseRevoked => "a revoked lease",
+            Self::Compacted => "a finished compaction",
+        }
+    }
+}
+
 /// What a member of etcd reports about its own database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberStatus {
@@ -242,6 +256,17 @@ pub enum Failure {
     /// No answer came in time, or the connection broke.
     #[error("no answer from etcd: {0}")]
     Unknown(String),
+    /// An answer came, and is not of the kind or form that the request needs.
+    #[error("unexpected answer from etcd: {0}")]
+    Unusable(String),
+}
+
+impl Failure {
+    /// Returns the failure for an answer of another kind than the request has.
+    #[must_use]
+    pub fn unexpected(answer: &Response) -> Self {
+        Self::Unusable(answer.kind().to_owned())
+    }
 }
 
 /// A request to watch keys.

@@ -266,7 +266,7 @@ async fn remove_if(etcd: &Etcd, key: bytes::Bytes, mod_revision: u64) -> Result<
     let txn = Txn { compare, success: vec![Op::Delete(KeyRange::key(key))], failure: Vec::new() };
     match etcd.call(Request::Txn(txn), ETCD_TIMEOUT).await? {
         Response::Txn { succeeded, .. } => Ok(succeeded),
-        other => Err(Failure::Unknown(format!("unexpected answer {other:?}"))),
+        other => Err(Failure::unexpected(&other)),
     }
 }
 

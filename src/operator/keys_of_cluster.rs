@@ -49,7 +49,7 @@ async fn transaction(etcd: &Etcd, txn: Txn, within: Duration) -> Result<(bool, V
     let failed = |failure: Failure| KeysLeft::Failed(failure.to_string());
     match etcd.call(Request::Txn(txn), within).await.map_err(failed)? {
         Response::Txn { succeeded, results, .. } => Ok((succeeded, results)),
-        other => Err(KeysLeft::Failed(format!("unexpected answer from etcd: {other:?}"))),
+        other => Err(failed(Failure::unexpected(&other))),
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
 use crate::cluster::keys::Keys;
-use crate::cluster::log_end::Latest;
+use crate::cluster::log_end::{Latest, LatestError};
 use crate::cluster::view::{ClusterView, StoreId};
 use crate::coordination::etcd::Etcd;
 use crate::coordination::types::{Failure, Get, KeyRange, Request, Response, WatchEvent, WatchRequest};
@@ -79,7 +79,7 @@ async fn read(etcd: &Etcd, keys: &Keys) -> Result<ClusterView, Failure> {
             let log = log_end(etcd, keys, READ_TIMEOUT).await?.map(|end| end.log);
             Ok(ClusterView { store, log, ..ClusterView::read(keys, revision, &page.entries) })
         }
-        other => Err(Failure::Unknown(format!("unexpected answer {other:?}"))),
+        other => Err(Failure::unexpected(&other)),
     }
 }
 
@@ -140,9 +140,16 @@ pub async fn log_end(etcd: &Etcd, keys: &Keys, within: Duration) -> Result<Optio
         Response::Got { page, .. } => match page.entries.first() {
             None => Ok(None),
             Some(entry) => {
-                Latest::from_bytes(&entry.value).map(Some).map_err(|why| Failure::Unknown(why.to_string()))
+                let unusable = |error: LatestError| {
+                    let key = String::from_utf8_lossy(&entry.key);
+                    Failure::Unusable(format!(
+                        "the value of {key} is not the end of a log ({})",
+                        error.reason()
+                    ))
+                };
+                Latest::from_bytes(&entry.value).map(Some).map_err(unusable)
             }
         },
-        other => Err(Failure::Unknown(format!("unexpected answer {other:?}"))),
+        other => Err(Failure::unexpected(&other)),
     }
 }

@@ -67,6 +67,6 @@ pub(super) enum PagesError {
 async fn get(etcd: &Etcd, get: Get) -> Result<(u64, Page), Failure> {
     match etcd.call(Request::Get(get), PATIENCE).await? {
         Response::Got { revision, page } => Ok((revision, page)),
-        other => Err(Failure::Unknown(format!("unexpected answer {other:?}"))),
+        other => Err(Failure::unexpected(&other)),
     }
 }

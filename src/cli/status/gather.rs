@@ -58,7 +58,7 @@ pub(in crate::cli) async fn from_etcd(etcd: &Etcd, cluster_id: &str) -> Result<O
     let answer = etcd.call(Request::Get(Get::all(keys.cluster())), PATIENCE).await.map_err(failed)?;
     let (revision, entries) = match answer {
         Response::Got { revision, page } => (revision, page.entries),
-        other => return Err(failed(Failure::Unknown(format!("unexpected answer {other:?}")))),
+        other => return Err(failed(Failure::unexpected(&other))),
     };
     let view = ClusterView::read(&keys, revision, &entries);
     let mut overview = Overview {
