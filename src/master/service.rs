@@ -51,8 +51,10 @@ pub(super) fn record_bytes(body: &[u8]) -> usize {
     RECORD_BYTES + body.len().saturating_mul(RECORD_BYTES_PER_BYTE)
 }
 
-const QUEUE_FULL: Failure =
-    Failure { code: frame::TIMED_OUT, message: "the log is full, nothing was changed" };
+const QUEUE_FULL: Failure = Failure {
+    code: frame::TIMED_OUT,
+    message: "the master's queue of unwritten changes is full, nothing was changed",
+};
 
 const OUT_OF_SPACE: Failure = Failure {
     code: frame::TIMED_OUT,

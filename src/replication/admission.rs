@@ -21,7 +21,7 @@ pub enum Refusal {
     #[error("the log is full or refused by etcd (see the status), nothing was changed")]
     OutOfSpace,
     /// There was no space in the queue for [`PATIENCE`].
-    #[error("the log is full, nothing was changed")]
+    #[error("the master's queue of unwritten changes is full, nothing was changed")]
     QueueFull,
 }
 
@@ -32,7 +32,7 @@ impl Refusal {
         match self {
             Self::NotLeading => "this master no longer leads",
             Self::OutOfSpace => "the log is full or refused by etcd (see the status)",
-            Self::QueueFull => "the log is full",
+            Self::QueueFull => "the master's queue of unwritten changes is full",
         }
     }
 }

@@ -63,7 +63,7 @@ fn a_change_that_finds_no_room_in_the_log_for_too_long_is_refused_and_applies_no
     let Outcome::Error(Failure { code, message }) = call(Some(long_ago)) else {
         panic!("it goes on waiting")
     };
-    assert_eq!((code, message), (3, "the log is full, nothing was changed"));
+    assert_eq!((code, message), (3, "the master's queue of unwritten changes is full, nothing was changed"));
     assert_eq!(replica.engine.applied().0, 0);
     let read = service.call(
         Function::ExistKey,

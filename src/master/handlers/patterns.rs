@@ -40,7 +40,7 @@ fn stopped(refusal: Refusal) -> Failure {
         Refusal::OutOfSpace => {
             "the log is full or refused by etcd (see the status), not everything was removed"
         }
-        Refusal::QueueFull => "the log is full, not everything was removed",
+        Refusal::QueueFull => "the master's queue of unwritten changes is full, not everything was removed",
     };
     Failure { code: frame::TIMED_OUT, message }
 }

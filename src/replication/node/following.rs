@@ -315,7 +315,8 @@ impl Node {
             self.stuck(
                 now,
                 format!(
-                    "the batch up to record {last} is not the one that this master knows: another history"
+                    "the log has another batch at record {last} than the one that this master applied before: the log \
+                     was deleted, replaced or restored"
                 ),
             );
             return false;

@@ -339,8 +339,14 @@ impl Node {
         let Some(handover) = &mut reign.handover else { return };
         let late = now >= handover.deadline;
         match &mut handover.step {
-            Step::Granting(_) | Step::Flushing { .. } | Step::Settling { .. } if late => {
-                self.abort_handover(now, "it took too long");
+            Step::Granting(_) if late => {
+                self.abort_handover(now, "preparing it took too long: etcd granted no lease");
+            }
+            Step::Flushing { .. } if late => {
+                self.abort_handover(now, "preparing it took too long: leases were still being written");
+            }
+            Step::Settling { .. } if late => {
+                self.abort_handover(now, "preparing it took too long: the target had not applied the leases");
             }
             // Clients' calls do not end, or the leases cannot be written: another master takes over as after a crash.
             Step::Closing { .. } | Step::FlushingRest { .. } if late => {

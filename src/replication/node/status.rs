@@ -111,7 +111,7 @@ impl Node {
     fn trouble(&self) -> Option<String> {
         let doubt = || {
             let doubt = self.following.trust.doubt();
-            doubt.map(|reason| format!("{reason}: the state has to be rebuilt"))
+            doubt.map(|reason| format!("it rebuilds its state from the log: {reason} (no manual action)"))
         };
         self.following.trouble.clone().or_else(doubt).or_else(|| self.log_trouble())
     }

@@ -97,8 +97,10 @@ impl Trust {
 
 fn reason(signs: &Doubts) -> String {
     match (signs.digest_mismatch, signs.broken_chain, signs.out_of_order) {
-        (Some(mismatch), ..) => format!("the digest of record {} does not match", mismatch.record.0),
-        (None, Some(broken), _) => format!("record {} does not follow the last one", broken.record.0),
+        (Some(mismatch), ..) => format!("the digest of record {} differs", mismatch.record.0),
+        (None, Some(broken), _) => {
+            format!("record {} does not fit the last change of its object", broken.record.0)
+        }
         (None, None, Some(wrong)) => {
             format!("record {} came where {} was due", wrong.found.0, wrong.expected.0)
         }
@@ -114,13 +116,13 @@ impl Node {
         let term = self.following.position.term;
         if self.following.trust.take(&signs, term) {
             let reason = self.following.trust.doubt().unwrap_or_default();
-            tracing::error!(reason, "the state differs from the log, it has to be rebuilt");
+            tracing::error!(reason, "the state differs from the log, so this master rebuilds it");
         }
     }
 
     /// Puts the state in doubt for this reason.
     pub(super) fn distrust(&mut self, reason: String) {
-        tracing::error!(reason, "the state cannot be trusted, it has to be rebuilt");
+        tracing::error!(reason, "the state cannot be trusted, so this master rebuilds it");
         self.following.trust.doubt.get_or_insert(reason);
     }
 
