@@ -277,8 +277,12 @@ impl Context {
                 (secret.clone(), ca)
             }
         };
-        Credentials::new(admin.token.clone(), &ca, host)
-            .map_err(|why| unusable("CertificateUnusable", format!("the Secret {secret}: {why}")))
+        Credentials::new(admin.token.clone(), &ca, host).map_err(|why| {
+            unusable(
+                "CertificateUnusable",
+                format!("the Secret {secret} has no usable certificate authority: {why}"),
+            )
+        })
     }
 
     /// Records the time from the change in etcd to the written label of a new primary.

@@ -93,7 +93,8 @@ impl Context {
                 _ => "etcd has not answered yet".to_owned(),
             };
             let message = format!(
-                "cannot connect to etcd with the changed Secrets, and continues with the connection from before: {why}"
+                "the operator cannot connect to etcd with the changed Secrets and keeps its connection with the earlier \
+                 ones: {why}. If this does not pass, check that etcd accepts the new password or certificate"
             );
             let complaint = Some(Failure { reason: "SecretsNotAccepted", message, stalled: false });
             return WayToEtcd { etcd: Ok(there), complaint };

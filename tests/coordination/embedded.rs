@@ -199,7 +199,10 @@ async fn a_damaged_file_is_not_used() {
         flipped.iter().for_each(|at| bytes[*at] ^= 1);
         std::fs::write(&path, &bytes).unwrap();
         let why = Embedded::open(Some(folder.path())).unwrap_err().to_string();
-        assert!(why.contains("damaged") || why.contains("not the file of a store"), "{flipped:?}: {why}");
+        assert!(
+            why.contains("damaged") || why.contains("not a file of the embedded store"),
+            "{flipped:?}: {why}"
+        );
         assert_eq!(std::fs::read(&path).unwrap(), bytes, "the file is left as it is");
     };
     // Anything in the first two entries, and the length of the last one.

@@ -48,7 +48,7 @@ enum BenchError {
     #[error("the master does not speak the protocol of Mooncake clients: {0}")]
     Frame(#[from] crate::wire::frame::FrameError),
     /// There is no such process, or nothing can be read about it.
-    #[error("cannot read what process {0} has used")]
+    #[error("cannot read the processor time and memory of process {0}")]
     Process(u32),
     /// Without etcd there is nothing to commit to.
     #[error("--etcd_endpoints is needed")]

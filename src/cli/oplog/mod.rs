@@ -190,7 +190,7 @@ impl<W: Write> Shown<W> {
             if header.first.0 != last.0 + 1 {
                 self.complain(key, &format_args!("the records after {} are missing (INV-1)", last.0))?;
             } else if header.previous != checksum {
-                self.complain(key, &"the batch before it does not have the checksum that it names (INV-1)")?;
+                self.complain(key, &"it does not follow the batch before it: the checksums differ (INV-1)")?;
             }
         }
         self.before = Some((header.last, batch.checksum));

@@ -10,13 +10,14 @@ use crate::cluster::role::Role;
 /// Renders the overview as text for a terminal.
 pub(super) fn text(overview: &Overview) -> String {
     let mut text = String::new();
-    let place = overview.client_address.as_deref().unwrap_or("no address yet");
+    let place = match &overview.client_address {
+        Some(address) => format!("clients go to {address}"),
+        None => "and has not published an address for clients yet".to_owned(),
+    };
     let _ = match &overview.leader {
-        Some(name) => writeln!(
-            text,
-            "cluster {}: {name} leads in term {}, clients go to {place}",
-            overview.cluster_id, overview.term
-        ),
+        Some(name) => {
+            writeln!(text, "cluster {}: {name} leads in term {}, {place}", overview.cluster_id, overview.term)
+        }
         None => writeln!(text, "cluster {}: no primary", overview.cluster_id),
     };
     text.push('\n');
@@ -103,8 +104,8 @@ fn failover(report: &PromotionReport) -> String {
         .duration_since(SystemTime::UNIX_EPOCH + Duration::from_millis(report.at_ms))
         .map_or_else(|_| "just now".to_owned(), ago);
     format!(
-        "last failover: {ago} {} took over in {} ms ({}), term {}: {} objects, {} of them removed so far ({} bytes), \
-         {} clients of the old primary",
+        "last failover: {ago}, {} took over in {} ms ({}, term {}); of {} objects {} ({} bytes) are removed so far, because \
+         their memory is gone; {} clients had to report their memory again",
         report.primary,
         report.total_ms,
         report.reason.as_str(),
@@ -170,6 +171,9 @@ mod tests {
         assert_eq!(lines[2].find("ROLE"), lines[4].find("standby"), "{text}");
         assert!(text.contains("a took over in 52 ms") && text.contains("wrong:\n  b does not"), "{text}");
         assert!(!text.contains("neither evicted nor removed"), "{text}");
+        let elected = Overview { client_address: None, ..overview.clone() };
+        let first = "cluster demo: a leads in term 3, and has not published an address for clients yet\n";
+        assert!(super::text(&elected).starts_with(first));
         let mut quiet = Overview { problems: vec![], ..overview };
         assert!(super::text(&quiet).ends_with("nothing is wrong\n"));
         assert!(!text.contains("etcd"), "{text}");

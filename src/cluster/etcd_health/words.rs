@@ -30,7 +30,7 @@ impl fmt::Display for EtcdHealth {
         self.fullest.fmt(out)?;
         let silent: Vec<&str> = self.silent().collect();
         if self.is_known() && !silent.is_empty() {
-            write!(out, "; unknown: {}", silent.join(", "))?;
+            write!(out, "; no answer from {}, whose size is unknown", silent.join(", "))?;
         }
         Ok(())
     }
@@ -104,7 +104,7 @@ mod tests {
             members: vec![silent("a:1"), EtcdMember::default(), silent("c:1")],
             ..EtcdHealth::default()
         };
-        assert_eq!(health.to_string(), "size unknown; unknown: a:1, c:1");
+        assert_eq!(health.to_string(), "size unknown; no answer from a:1, c:1, whose size is unknown");
         let health = EtcdHealth { alarms: None, ..health };
         assert_eq!(health.to_string(), "size unknown");
     }

@@ -35,7 +35,7 @@ pub enum JournalError {
     #[error("{0} is in use by another process")]
     InUse(PathBuf),
     /// The file does not begin with the magic bytes of this version.
-    #[error("{0} is not the file of a store, or one of another version")]
+    #[error("{0} is not a file of the embedded store, or was written by another version")]
     Foreign(PathBuf),
     /// Bytes in the middle of the file are not what was written.
     #[error("{path} is damaged at byte {at}: {why}")]

@@ -4,7 +4,7 @@
 //!
 //! A [`Capture`] is the state at one moment, written while later records are applied. What is small is encoded when it
 //! begins. Objects are scanned a slice at a time, and one that changes before the scan has come to it is encoded first,
-//! as it was (`hook.rs`). So nobody waits longer than one slice takes, some tenths of a millisecond. The memory that it
+//! as it was (`hook.rs`). So no change waits longer than one slice takes, some tenths of a millisecond. The memory that it
 //! takes is one bit for each object, two copies of what is small, and what has changed and was not fetched yet, at most
 //! [`MAX_WAITING`] bytes: if more would wait, because the snapshot is written more slowly than the state changes, it is
 //! given up.

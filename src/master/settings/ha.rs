@@ -375,10 +375,10 @@ pub enum EndpointsError {
     #[error("'{0}' is not HOST:PORT or http(s)://HOST:PORT; several are separated by ; or ,")]
     Malformed(String),
     /// One of them has TLS, and no authority is configured to verify it.
-    #[error("'{0}' is with TLS: give the file with its certificate authorities (--etcd_cacert)")]
+    #[error("'{0}' uses TLS: set --etcd_cacert to the file with the authorities of etcd's certificate")]
     NoAuthority(String),
     /// One of them has no TLS although certificates are configured.
-    #[error("'{0}' is without TLS, and certificates for etcd are given: write https://")]
+    #[error("'{0}' does not use TLS, but certificates for etcd are set: write https://, or leave them out")]
     Plain(String),
 }
 

@@ -25,7 +25,7 @@ pub fn replicas(spec: &MasterClusterSpec, observed: &Observed, waits: &mut Vec<S
 /// Returns what has to happen before the cluster can shrink to `wanted` masters.
 fn obstacle(wanted: i32, observed: &Observed) -> Option<String> {
     let Some(view) = observed.etcd.view() else {
-        return Some(format!("etcd to name the primary before scaling down to {wanted}"));
+        return Some(format!("etcd to answer, to know the primary before scaling down to {wanted}"));
     };
     let Some(leader) = &view.leader else {
         // Before the first primary no master serves, so any of them may end.
@@ -34,8 +34,12 @@ fn obstacle(wanted: i32, observed: &Observed) -> Option<String> {
     };
     let primary = &leader.value.name;
     if !stays(primary, wanted) {
+        // Pods are named after the resource, with their ordinal behind a dash.
+        let cluster = primary.rsplit_once('-').map_or(primary.as_str(), |(cluster, _)| cluster);
+        let staying = observed.pods.iter().find(|pod| !pod.deleted && stays(&pod.name, wanted));
+        let to = staying.map_or_else(String::new, |pod| format!(" --to {}", pod.name));
         return Some(format!(
-            "you to switch over to a master that stays (kubectl moonkeeper switchover NAME --to POD): scaling down to \
+            "you to switch over to a master that stays (kubectl moonkeeper switchover {cluster}{to}): scaling down to \
              {wanted} would stop {primary}, the primary"
         ));
     }

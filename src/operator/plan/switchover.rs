@@ -68,7 +68,7 @@ fn record(spec: &MasterClusterSpec, observed: &Observed) -> Step {
         at: Some(Time(observed.now)),
     };
     match observed.etcd.view() {
-        None => Step::Wait("etcd to name the primary".to_owned()),
+        None => Step::Wait("etcd to answer, to know the primary".to_owned()),
         Some(ClusterView { leader: None, .. }) => Step::Wait("a primary that could hand over".to_owned()),
         Some(ClusterView { leader: Some(leader), .. }) => {
             let from = leader.value.name.clone();
@@ -164,7 +164,7 @@ fn under_way(spec: &MasterClusterSpec, observed: &Observed, report: &SwitchoverR
         return step;
     }
     let Some(view) = observed.etcd.view() else {
-        return Step::Wait("etcd to name the primary".to_owned());
+        return Step::Wait("etcd to answer, to know the primary".to_owned());
     };
     let Some(leader) = &view.leader else {
         return Step::Wait("a primary, to see whether the switchover has succeeded".to_owned());

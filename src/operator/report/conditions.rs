@@ -142,8 +142,8 @@ fn contradiction(observed: &Observed) -> Option<String> {
     let found = |said: &MemberValue| said.digest_at.as_ref().filter(|at| at.term == term).map(|at| at.record);
     let (name, record) = registered(observed).find_map(|said| Some((&said.name, found(said)?)))?;
     Some(format!(
-        "{name} has rebuilt its state from the log, and the digest that the primary logged as record {record} \
-         contradicts it: switch over to {name}"
+        "the primary's state does not match the log: {name} rebuilt its state from the log, and its digest differs from \
+         the one that the primary wrote as record {record}. Switch over to {name}"
     ))
 }
 

@@ -26,7 +26,7 @@ pub(super) fn condition(observed: &Observed) -> ConditionValue {
     let bad = |reason: &str, message: String| ConditionValue::new(ETCD_HEALTHY, FALSE, reason, message);
     let corrupt = || {
         let message = "etcd's members have different data (alarm CORRUPT): changes are refused and no other master can be \
-                       elected until an administrator repairs etcd";
+                       elected until the member whose data differs is replaced and the alarm is disarmed";
         bad(CORRUPT, message.to_owned())
     };
     let verdict = health.judge(verdict_of(&observed.status));

@@ -241,7 +241,7 @@ fn a_primary_that_contradicts_the_log_is_named() {
         let (_, seen) = pass(&plain(), &seen);
         let (value, reason, message) = condition(&seen, "Redundant");
         assert_eq!((value.as_str(), reason.as_str()), ("True", "CaughtUp"));
-        let says = message.contains("demo-2 has rebuilt its state") && message.contains("record 77");
+        let says = message.contains("demo-2 rebuilt its state") && message.contains("record 77");
         assert_eq!(says, named, "{message}");
     }
 }
