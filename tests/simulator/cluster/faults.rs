@@ -162,7 +162,10 @@ impl Sim {
                     self.undisturbed(long + SECOND);
                     // The record that follows a `Resign` takes its time.
                     self.masters[leader].slow_writes_until = self.now + 6 * SECOND;
-                    if self.masters[target].node.is_some() {
+                    if !stale && self.chance.percent(70) {
+                        // Before the port closes the leader would notice and go on.
+                        self.masters[leader].stalls_at_close = Some((target, long));
+                    } else if self.masters[target].node.is_some() {
                         self.pause(target, long);
                     }
                     if stale {
@@ -247,15 +250,13 @@ impl Sim {
         self.quiet_until = self.clients[client].silent_until;
         let target = self.standby(leader);
         self.handover_takes(stall + 3 * SECOND);
-        if self.masters[target].node.is_some() {
-            self.pause(target, stall);
-        }
+        self.masters[leader].stalls_at_close = Some((target, stall));
         let to = Some(format!("m{target}"));
         self.after(SECOND, Event::Switchover { master: leader, to });
     }
 
     /// A process does nothing for a while.
-    fn pause(&mut self, master: usize, long: u64) {
+    pub fn pause(&mut self, master: usize, long: u64) {
         note!(self, "m{master} pauses for {long}");
         self.masters[master].paused = true;
         self.watchdog.trouble(self.now + long);

@@ -43,6 +43,8 @@ pub struct Master {
     pub relapses: bool,
     /// Its batches are slow to reach etcd until then.
     pub slow_writes_until: u64,
+    /// The target of its hand-over stands still when its port closes: which master, and for how long.
+    pub stalls_at_close: Option<(usize, u64)>,
     /// Calls that it waits for.
     pub waiting: BTreeSet<CallId>,
     pub server: Option<Server>,
@@ -84,6 +86,7 @@ impl Master {
             late_keep_alives_until: 0,
             relapses: false,
             slow_writes_until: 0,
+            stalls_at_close: None,
             waiting: BTreeSet::new(),
             server: None,
             deadlines: None,
@@ -342,6 +345,11 @@ impl Sim {
                 Command::Close => {
                     let delay = self.chance.below(30 * MS);
                     self.after(delay, Event::Closing { to: process });
+                    if let Some((target, long)) = self.masters[index].stalls_at_close.take()
+                        && self.masters[target].node.is_some()
+                    {
+                        self.pause(target, long);
+                    }
                 }
                 Command::FlushLeases { flush, replica, clock, .. } => {
                     let delay = self.chance.below(20 * MS);
@@ -351,6 +359,7 @@ impl Sim {
                 Command::FollowPeer(peer) => self.masters[index].followed = peer,
                 Command::HandedOver { id, result } => {
                     note!(self, "m{index} hand-over {}: {result:?}", id.0);
+                    self.masters[index].stalls_at_close = None;
                     self.counts.handed_over += u64::from(result.is_ok());
                     self.counts.given_up += u64::from(matches!(result, Err(HandoverError::Failed(_))));
                 }
