@@ -128,6 +128,29 @@ class Rooms:
         return [[why[edge] for edge in sorted(why) if set(edge) <= set(group)] for group in strongly_connected(graph)]
 
 
+def shortest(cycle):
+    """The edges of a shortest cycle in a group of `Rooms.cycles`, in order."""
+    edges = collections.defaultdict(list)
+    for edge in cycle:
+        edges[edge[0]].append(edge)
+    found = [way_back(edges, name) for name in sorted(edges)]
+    return min((way for way in found if way), key=len)
+
+
+def way_back(edges, start):
+    """The edges of a shortest way from a file to itself; none if there is no way."""
+    ways, seen = collections.deque([[edge] for edge in edges[start]]), set()
+    while ways:
+        way = ways.popleft()
+        last = way[-1][3]
+        if last == start:
+            return way
+        if last not in seen:
+            seen.add(last)
+            ways.extend([*way, edge] for edge in edges.get(last, []))
+    return []
+
+
 def strongly_connected(graph):
     """The largest groups of nodes in which every one leads to every other; a node alone is none."""
     reached = {node: reachable(graph, node) for node in graph}
