@@ -8,7 +8,6 @@ usage: report.py [--check]      --check: changes nothing, fails if the document 
 
 import argparse
 import importlib
-import pathlib
 import re
 import sys
 

@@ -151,6 +151,9 @@ pub struct EtcdStatus {
     /// What etcd calls itself. Endpoints that lead to another etcd are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
+    /// The endpoints that led to it last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub endpoints: Vec<String>,
     /// Size of the database file of the member that is nearest to its quota; the next four are about the same member.
     /// Written with every change of the status, and else every five minutes, as are inUseBytes and the two below the
     /// quota.

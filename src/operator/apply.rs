@@ -114,12 +114,18 @@ impl Writer {
         if self.right.holds() { Ok(()) } else { Err(WriteError::NotHolder) }
     }
 
-    /// Applies all objects of a cluster.
+    /// Applies the objects of a cluster: all, or with `keep_masters` all but the settings file and the StatefulSet.
     ///
     /// # Errors
     ///
     /// With the first object that could not be written; the ones before it were.
-    pub async fn apply(&self, namespace: &str, objects: Objects, caches: &Caches) -> Result<(), WriteError> {
+    pub async fn apply(
+        &self,
+        namespace: &str,
+        objects: Objects,
+        keep_masters: bool,
+        caches: &Caches,
+    ) -> Result<(), WriteError> {
         // Without `..`: a new kind of object does not compile until it is applied.
         let Objects {
             service_account,
@@ -135,7 +141,9 @@ impl Writer {
         let cluster = stateful_set.name_any();
         self.one(namespace, &service_account, caches.service_accounts.find(namespace, &service_account))
             .await?;
-        self.one(namespace, &config_map, caches.config_maps.find(namespace, &config_map)).await?;
+        if !keep_masters {
+            self.one(namespace, &config_map, caches.config_maps.find(namespace, &config_map)).await?;
+        }
         // Secrets are not cached: the existing one is read by name.
         let secrets: Api<_> = Api::namespaced(self.client.clone(), namespace);
         let name = admin_secret.name_any();
@@ -153,6 +161,9 @@ impl Writer {
                     self.delete(namespace, &*policy).await?;
                 }
             }
+        }
+        if keep_masters {
+            return Ok(());
         }
         // After the ConfigMap and the Secret, which its pods mount.
         self.one(namespace, &stateful_set, caches.stateful_sets.find(namespace, &stateful_set)).await?;

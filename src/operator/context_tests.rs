@@ -29,7 +29,7 @@ use super::lease::Right;
 use super::metrics::Metrics;
 use super::observed::{Call, EtcdSight, Observed, PodFacts};
 use super::plan::leadership::Relabel;
-use super::plan::{Act, Chore, Finalizer, plan};
+use super::plan::{Act, Chore, Finalizer, Objects, plan};
 use super::reconcile::{Context, PassError, Resource, after_failure, reconcile};
 use super::report::events::Happening;
 use super::report::{Applied, status};
@@ -49,6 +49,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A Secret that the API server never answers about.
 const SILENT: &str = "silent";
+
+/// A Secret that the API server fails to read.
+const UNREADABLE: &str = "unreadable";
 
 /// The namespace that has an operator of its own.
 const TAKEN: &str = "taken";
@@ -78,6 +81,9 @@ async fn answer(request: HttpRequest, clusters: Value, writes: Arc<Mutex<Vec<Str
         |items: Value| Json(json!({"kind": "List", "metadata": {"resourceVersion": "9"}, "items": items}));
     match path.as_str() {
         _ if watched || path.ends_with(&format!("/secrets/{SILENT}")) => std::future::pending().await,
+        _ if path.ends_with(&format!("/secrets/{UNREADABLE}")) => {
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
         "/apis/moonkeeper.dev/v1alpha1/masterclusters" => list(clusters).into_response(),
         "/apis/coordination.k8s.io/v1/leases" => {
             let labels = json!({"moonkeeper.dev/scope": "namespace"});
@@ -144,6 +150,13 @@ fn cluster(namespace: &str, name: &str, uid: &str, endpoint: &str) -> MasterClus
     .unwrap()
 }
 
+async fn embedded_etcd() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(serve(listener, Store::open(None).unwrap(), std::future::pending()));
+    endpoint
+}
+
 fn attendant(endpoint: &str) -> Arc<Attendant> {
     let settings = EtcdSettings::new([endpoint]);
     let access = Access { settings, keys: Keys::new("shared"), client_certificate: false, fingerprint: 0 };
@@ -172,6 +185,7 @@ fn observed(now: i64) -> Observed {
         finalizer: false,
         status: MasterClusterStatus::default(),
         etcd: EtcdSight::Current(Arc::new(view)),
+        endpoints_unverified: false,
         etcd_health: EtcdHealth::default(),
         stateful_set: None,
         pods: vec![PodFacts { name, ip: Some("10.0.0.1".to_owned()), ..PodFacts::default() }],
@@ -254,6 +268,29 @@ async fn an_older_cluster_in_the_same_etcd_has_the_log_whatever_the_host_is_call
     assert!(it.context.rival(&older, &observed(0)).is_none());
 }
 
+/// The etcd behind new endpoints does not answer, or their Secret cannot be read: it is unknown which etcd they lead to.
+#[tokio::test]
+async fn masters_keep_their_settings_until_new_endpoints_have_answered() {
+    let before = attendant(&embedded_etcd().await);
+    before.first_sight(PATIENCE).await;
+    for (endpoint, secret, complaint) in [
+        ("http://127.0.0.1:1", "", Some("EndpointsUnverified")),
+        ("https://127.0.0.1:1", UNREADABLE, None),
+        ("https://127.0.0.1:1", "missing", Some("SecretNotFound")),
+    ] {
+        let mut cluster = cluster("team", "demo", "first", endpoint);
+        cluster.spec.etcd.tls_secret_name = secret.to_owned();
+        let it = Fixture::new(&[&cluster]).await;
+        it.context.attendants.lock().insert(Resource::of(&cluster), Arc::clone(&before));
+        let way = it.context.way_to_etcd(&cluster).await;
+        assert!(way.etcd.as_ref().is_ok_and(|session| Arc::ptr_eq(session, &before)), "{secret}");
+        assert_eq!(way.complaint.map(|complaint| complaint.reason), complaint);
+        let observed = it.context.observed(&cluster, &way.etcd);
+        assert!(observed.etcd.view().is_some(), "labels do not follow the primary");
+        assert_eq!(plan("demo", &cluster.spec, &observed).objects, Objects::KeepMasters, "{secret}");
+    }
+}
+
 #[tokio::test]
 async fn nothing_is_written_without_the_lease() {
     let cluster = cluster("team", "demo", "first", "http://e:1");
@@ -278,7 +315,7 @@ async fn nothing_is_written_without_the_lease() {
             act::finalize(writer, &cluster, &Finalizer::Add).await.map(|_| ()),
             act::act(writer, &cluster, None, None, Act::EndMasters).await,
             write_status(writer, &cluster, &status).await.map(|_| ()),
-            writer.apply("team", built(), &it.context.caches).await,
+            writer.apply("team", built(), false, &it.context.caches).await,
             writer.delete("team", &built().service_account).await,
         ];
         it.context.tell(&cluster, happening()).await;
@@ -291,11 +328,8 @@ async fn nothing_is_written_without_the_lease() {
 
 #[tokio::test]
 async fn no_key_is_deleted_without_the_lease() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(serve(listener, Store::open(None).unwrap(), std::future::pending()));
     let it = Fixture::new(&[]).await;
-    let attendant = attendant(&endpoint);
+    let attendant = attendant(&embedded_etcd().await);
     let key = |name: &str| attendant.keys.member(name);
     let put = |name: &str| Op::Put { key: key(name), value: Bytes::new(), lease: LeaseId(0) };
     let txn = Txn { success: vec![put("a"), put("b")], ..Txn::default() };

@@ -47,6 +47,9 @@ pub fn observe(
             },
             Err(sight) => sight.clone(),
         },
+        endpoints_unverified: etcd
+            .as_ref()
+            .is_ok_and(|attendant| !attendant.leads_to(&cluster.spec.etcd.endpoints)),
         etcd_health: etcd
             .as_ref()
             .map_or_else(|_| EtcdHealth::default(), |attendant| attendant.etcd_health()),

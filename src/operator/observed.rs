@@ -24,6 +24,9 @@ pub struct Observed {
     /// The status as last written.
     pub status: MasterClusterStatus,
     pub etcd: EtcdSight,
+    /// Whether that is the etcd of an earlier spec: the endpoints of the present one have not answered yet, or lead to
+    /// another etcd.
+    pub endpoints_unverified: bool,
     /// What the members of that etcd report about size, quota and alarms. Empty until they were asked.
     pub etcd_health: EtcdHealth,
     /// The StatefulSet; `None` if there is none.

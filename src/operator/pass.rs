@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::jiff::Timestamp;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt};
@@ -16,13 +15,11 @@ use super::access::{self, AccessError};
 use super::apply::{WriteError, failed};
 use super::attendant::Attendant;
 use super::masters::Credentials;
-use super::observe::observe;
 use super::observed::{EtcdSight, Observed};
 use super::plan::{Finalizer, LOOK_AGAIN, Objects, Plan, plan};
 use super::reconcile::{Context, PassError, Resource};
 use super::report::events::farewell;
 use super::report::{Applied, Failure};
-use super::same_etcd::other_etcd;
 use super::sight::{Sight, log_end};
 use super::way_to_etcd::WayToEtcd;
 use super::{act, build, credentials};
@@ -105,18 +102,12 @@ impl Context {
 
     /// Observes the cluster in Kubernetes and in etcd.
     async fn sight(&self, cluster: &MasterCluster) -> Sighted {
-        let WayToEtcd { etcd, complaint } = self.way_to_etcd(cluster).await;
-        let mut observed = observe(cluster, &self.caches, &etcd, Timestamp::now());
-        if let Some(status) = self.newer_status(cluster) {
-            observed.status = status;
-        }
+        let WayToEtcd { etcd, refused, complaint } = self.way_to_etcd(cluster).await;
+        let mut observed = self.observed(cluster, &etcd);
+        observed.endpoints_unverified |= refused;
         let mut attendant = etcd.ok();
-        let mut unusable = other_etcd(&observed).or_else(|| self.rival(cluster, &observed));
-        if unusable.is_none() {
-            unusable = self.another_log(&observed, attendant.as_deref()).await;
-        }
-        if let Some(unusable) = unusable {
-            observed.etcd = unusable;
+        if let Some(foreign) = self.foreign(cluster, &observed, attendant.as_deref()).await {
+            observed.etcd = foreign;
             attendant = None;
         }
         Sighted { observed, attendant, complaint }
@@ -159,7 +150,11 @@ impl Context {
                 }
             }
         }
-        let Objects::Apply { replicas } = plan.objects else { return Some(None) };
+        let replicas = match plan.objects {
+            Objects::Leave => return Some(None),
+            Objects::KeepMasters => None,
+            Objects::Apply { replicas } => Some(replicas),
+        };
         let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
         let set = self.caches.stateful_sets.named(&namespace, &name);
         let in_use = observed.status.image.as_deref();
@@ -167,7 +162,7 @@ impl Context {
         let image = build::image::resolve(&cluster.spec.image, in_use, &self.image);
         match self.make(cluster, replicas, image.clone(), attendant).await {
             Ok(credentials) => {
-                work.applied.image = Some(image);
+                work.applied.image = replicas.map(|_| image);
                 return Some(Some(credentials));
             }
             Err(MakeError::Failed(error)) => work.record(Err(error)),
@@ -218,11 +213,12 @@ impl Context {
         Ok(removed)
     }
 
-    /// Builds the objects and applies them. Returns the credentials for the admin API.
+    /// Builds the objects and applies them, without `replicas` all but those that new masters are made from. Returns the
+    /// credentials for the admin API.
     async fn make(
         &self,
         cluster: &MasterCluster,
-        replicas: i32,
+        replicas: Option<i32>,
         image: String,
         attendant: Option<&Attendant>,
     ) -> Result<Credentials, MakeError> {
@@ -246,9 +242,9 @@ impl Context {
         let mut objects =
             build::objects(cluster, &facts).map_err(|why| unbuildable("InvalidSpec", why.to_string()))?;
         if let Some(spec) = &mut objects.stateful_set.spec {
-            spec.replicas = Some(replicas);
+            spec.replicas = replicas;
         }
-        self.writer.apply(&namespace, objects, &self.caches).await?;
+        self.writer.apply(&namespace, objects, replicas.is_none(), &self.caches).await?;
         Ok(shown)
     }
 

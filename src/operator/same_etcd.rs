@@ -6,6 +6,9 @@
 //!
 //! Two etcds can have the same cluster id: it is a hash of the members' addresses and a token that has a default, so
 //! single members that were started without flags all have the same one. The log distinguishes them.
+//!
+//! An etcd that does not answer yet may turn out to be another one, too. Until it has answered, new pods are made with
+//! the endpoints that have led to the log.
 
 use super::observed::{EtcdSight, Observed};
 use crate::api::MasterClusterStatus;
@@ -32,6 +35,14 @@ fn differing(status: &MasterClusterStatus, view: &ClusterView) -> Option<(String
     let log = status.oplog.as_ref().and_then(|oplog| oplog.log_id.clone());
     let same_log = log.is_some() && log == view.log.map(|log| log.to_string());
     (known != found && !same_log).then_some((known, found))
+}
+
+/// Returns whether the endpoints of the spec have not led to the known etcd yet, so that no pod may be made with them.
+#[must_use]
+pub fn is_etcd_in_doubt(endpoints: &[String], observed: &Observed) -> bool {
+    let known = observed.status.etcd.as_ref().filter(|etcd| etcd.cluster_id.is_some());
+    let differ = || known.is_some_and(|known| known.endpoints != endpoints);
+    observed.endpoints_unverified || (observed.etcd.view().is_none() && differ())
 }
 
 /// Returns whether the end of the log has to be read, from an etcd with the known id: the view has no log or another
@@ -128,6 +139,7 @@ mod tests {
                 leader: leader.map(election),
                 ..ClusterView::default()
             })),
+            endpoints_unverified: false,
             etcd_health: EtcdHealth::default(),
             stateful_set: None,
             pods: vec![PodFacts { name: "demo-0".to_owned(), ..PodFacts::default() }],

@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::access::{self, Access, AccessError, NoAccess};
 use super::attendant::Attendant;
+use super::observe::observe;
 use super::observed::{EtcdSight, Observed};
 use super::reconcile::{Context, Resource};
 use super::report::Failure;
 use super::rival::{rival, store_of};
-use super::same_etcd::{is_log_in_doubt, other_log};
+use super::same_etcd::{is_log_in_doubt, other_etcd, other_log};
 use super::sight::{Sight, log_end};
 use crate::api::MasterCluster;
 
@@ -24,13 +27,41 @@ const LOG_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) struct WayToEtcd {
     /// The session, or why there is none.
     pub(super) etcd: Result<Arc<Attendant>, EtcdSight>,
+    /// Whether it is the session from before, because the spec leads to an etcd without this cluster's log.
+    pub(super) refused: bool,
     /// A problem to report although the session works.
     pub(super) complaint: Option<Failure>,
 }
 
+impl WayToEtcd {
+    /// Keeps the session from before although the spec has changed, for this reason. Labels continue to follow the
+    /// primary.
+    fn kept(there: Arc<Attendant>, cluster: &MasterCluster, reason: EtcdSight) -> Self {
+        let why = match reason {
+            EtcdSight::Unusable { reason, message } => {
+                let complaint = Some(Failure { reason, message, stalled: true });
+                return Self { etcd: Ok(there), refused: true, complaint };
+            }
+            EtcdSight::Lost { why } => why,
+            EtcdSight::NotYet | EtcdSight::Current(_) => "etcd has not answered yet".to_owned(),
+        };
+        let (reason, changed) = if there.leads_to(&cluster.spec.etcd.endpoints) {
+            ("SecretsNotAccepted", "with the changed Secrets")
+        } else {
+            ("EndpointsUnverified", "at the changed endpoints")
+        };
+        let message = format!(
+            "the operator cannot connect to etcd {changed} and keeps its connection with the earlier ones: {why}. If this \
+             does not pass, check that etcd answers there and accepts the password or certificate"
+        );
+        let complaint = Some(Failure { reason, message, stalled: false });
+        Self { etcd: Ok(there), refused: false, complaint }
+    }
+}
+
 impl From<Result<Arc<Attendant>, EtcdSight>> for WayToEtcd {
     fn from(etcd: Result<Arc<Attendant>, EtcdSight>) -> Self {
-        Self { etcd, complaint: None }
+        Self { etcd, refused: false, complaint: None }
     }
 }
 
@@ -45,7 +76,7 @@ impl Context {
         let there = self.attendants.lock().get(&resource).cloned();
         let access = match access::resolve(&self.writer.client, cluster).await {
             Ok(access) => access,
-            // The Secret may be fine, so an existing session is kept.
+            // The Secret may be fine, so an existing session is kept, also one with earlier endpoints.
             Err(error @ AccessError::Read { .. }) => {
                 let message = error.to_string();
                 return there.ok_or(EtcdSight::Unusable { reason: "SecretUnreadable", message }).into();
@@ -58,8 +89,9 @@ impl Context {
         }
     }
 
-    /// Opens a session with this access, or keeps the working one that is `there` if the new one does not work: while
-    /// etcd does not know a new password or certificate yet, labels continue to follow the primary.
+    /// Opens a session with this access, or keeps the working one that is `there` if the new one does not work or leads
+    /// to another etcd. Labels continue to follow the primary while etcd does not know a new password yet, and while
+    /// the spec has wrong endpoints.
     async fn open(
         &self,
         cluster: &MasterCluster,
@@ -85,19 +117,10 @@ impl Context {
             }
         };
         attendant.first_sight(FIRST_SIGHT).await;
-        if let Some(there) = there.filter(|there| works(there, cluster))
-            && !matches!(attendant.sight(), Sight::Current { .. })
+        if let Some(there) = self.own(cluster, there).await
+            && let Some(reason) = self.objection(cluster, &attendant).await
         {
-            let why = match attendant.sight() {
-                Sight::Lost { why } => why,
-                _ => "etcd has not answered yet".to_owned(),
-            };
-            let message = format!(
-                "the operator cannot connect to etcd with the changed Secrets and keeps its connection with the earlier \
-                 ones: {why}. If this does not pass, check that etcd accepts the new password or certificate"
-            );
-            let complaint = Some(Failure { reason: "SecretsNotAccepted", message, stalled: false });
-            return WayToEtcd { etcd: Ok(there), complaint };
+            return WayToEtcd::kept(there, cluster, reason);
         }
         adopted.store(true, Ordering::SeqCst);
         self.attendants.lock().insert(resource, Arc::clone(&attendant));
@@ -114,10 +137,10 @@ impl Context {
         none: NoAccess,
     ) -> WayToEtcd {
         let NoAccess { reason, message } = none;
-        match there.filter(|there| works(there, cluster)) {
+        match there.filter(|there| works(there)) {
             Some(there) => {
                 let complaint = Some(Failure { reason, message, stalled: true });
-                WayToEtcd { etcd: Ok(there), complaint }
+                WayToEtcd { etcd: Ok(there), refused: false, complaint }
             }
             None => {
                 self.attendants.lock().remove(&Resource::of(cluster));
@@ -126,12 +149,49 @@ impl Context {
         }
     }
 
-    /// Returns why the keys are not those of this cluster, if etcd has the known id and lacks the log.
-    pub(super) async fn another_log(
+    /// Returns a session if it works and has the keys of this cluster.
+    async fn own(&self, cluster: &MasterCluster, session: Option<Arc<Attendant>>) -> Option<Arc<Attendant>> {
+        let session = session?;
+        self.objection(cluster, &session).await.is_none().then_some(session)
+    }
+
+    /// Returns why a session cannot be used: etcd does not answer, or the keys are not those of this cluster.
+    async fn objection(&self, cluster: &MasterCluster, session: &Arc<Attendant>) -> Option<EtcdSight> {
+        let observed = self.observed(cluster, &Ok(Arc::clone(session)));
+        match observed.etcd {
+            EtcdSight::Current(_) => self.foreign(cluster, &observed, Some(session)).await,
+            other => Some(other),
+        }
+    }
+
+    /// Collects what is known of a cluster, with its status as last written.
+    pub(super) fn observed(
         &self,
+        cluster: &MasterCluster,
+        etcd: &Result<Arc<Attendant>, EtcdSight>,
+    ) -> Observed {
+        let mut observed = observe(cluster, &self.caches, etcd, Timestamp::now());
+        if let Some(status) = self.newer_status(cluster) {
+            observed.status = status;
+        }
+        observed
+    }
+
+    /// Returns why the keys are not those of this cluster, or cannot be told from those of another one.
+    pub(super) async fn foreign(
+        &self,
+        cluster: &MasterCluster,
         observed: &Observed,
         attendant: Option<&Attendant>,
     ) -> Option<EtcdSight> {
+        match other_etcd(observed).or_else(|| self.rival(cluster, observed)) {
+            None => self.another_log(observed, attendant).await,
+            foreign => foreign,
+        }
+    }
+
+    /// Returns why the keys are not those of this cluster, if etcd has the known id and lacks the log.
+    async fn another_log(&self, observed: &Observed, attendant: Option<&Attendant>) -> Option<EtcdSight> {
         let attendant = attendant.filter(|_| is_log_in_doubt(observed))?;
         match log_end(&attendant.etcd, &attendant.keys, LOG_TIMEOUT).await {
             Ok(end) => other_log(observed, end.map(|end| end.log)),
@@ -149,7 +209,7 @@ impl Context {
     }
 }
 
-/// Returns whether a session leads to the endpoints of the spec and has the keys as they are now.
-fn works(session: &Attendant, cluster: &MasterCluster) -> bool {
-    session.leads_to(&cluster.spec.etcd.endpoints) && matches!(session.sight(), Sight::Current { .. })
+/// Returns whether a session has the keys as they are now.
+fn works(session: &Attendant) -> bool {
+    matches!(session.sight(), Sight::Current { .. })
 }

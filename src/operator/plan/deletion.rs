@@ -149,6 +149,7 @@ mod tests {
                 ..MasterClusterStatus::default()
             },
             etcd: EtcdSight::Current(Arc::new(ClusterView::default())),
+            endpoints_unverified: false,
             etcd_health: EtcdHealth::default(),
             stateful_set: Some(StatefulSetFacts { existing: Some(0), ..StatefulSetFacts::default() }),
             pods: Vec::new(),

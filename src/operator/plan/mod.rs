@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use crate::api::{DeletionPolicy, FailoverReport, MasterClusterSpec, SwitchoverReport};
 use crate::operator::observed::{EtcdSight, Observed};
+use crate::operator::same_etcd::is_etcd_in_doubt;
 
 use deletion::Farewell;
 use leadership::Relabel;
@@ -66,6 +67,8 @@ pub enum Finalizer {
 pub enum Objects {
     /// They stay as they are.
     Leave,
+    /// They are built and applied, but for the settings file and the StatefulSet.
+    KeepMasters,
     /// They are built and applied.
     Apply {
         /// Number of masters in the StatefulSet.
@@ -151,7 +154,14 @@ pub fn plan(name: &str, spec: &MasterClusterSpec, observed: &Observed) -> Plan {
         plan.look_again(LOOK_AGAIN);
         return plan;
     }
-    plan.objects = Objects::Apply { replicas: scale::replicas(spec, observed, &mut plan.waits) };
+    plan.objects = if is_etcd_in_doubt(&spec.etcd.endpoints, observed) {
+        plan.waits
+            .push("etcd to answer at spec.etcd.endpoints: masters keep their settings until then".to_owned());
+        plan.look_again(LOOK_AGAIN);
+        Objects::KeepMasters
+    } else {
+        Objects::Apply { replicas: scale::replicas(spec, observed, &mut plan.waits) }
+    };
     if let Some(view) = observed.etcd.view() {
         plan.chores.extend(promotion::stale_keys(observed, name, view));
     }

@@ -76,17 +76,21 @@ fn verdict_of(status: &MasterClusterStatus) -> Verdict {
 }
 
 /// Returns what the status says about the etcd with this id. While no member answers, the last numbers stay.
-pub(super) fn status(observed: &Observed, store: StoreId) -> EtcdStatus {
+/// `endpoints` are those of the spec.
+pub(super) fn status(endpoints: &[String], observed: &Observed, store: StoreId) -> EtcdStatus {
     let cluster_id = Some(store.to_string());
+    let before = observed.status.etcd.clone().unwrap_or_default();
+    let endpoints = if observed.endpoints_unverified { before.endpoints.clone() } else { endpoints.to_vec() };
     let health = &observed.etcd_health;
     let Some(alarms) = &health.alarms else {
-        let before = observed.status.etcd.clone().filter(|before| before.cluster_id == cluster_id);
-        return EtcdStatus { cluster_id, ..before.unwrap_or_default() };
+        let before = if before.cluster_id == cluster_id { before } else { EtcdStatus::default() };
+        return EtcdStatus { cluster_id, endpoints, ..before };
     };
     let usage = &health.fullest;
     let number = |number: Option<u64>| number.and_then(|number| i64::try_from(number).ok());
     EtcdStatus {
         cluster_id,
+        endpoints,
         db_bytes: number(usage.db_bytes),
         in_use_bytes: number(usage.in_use_bytes),
         quota_bytes: number(usage.quota_bytes),

@@ -93,7 +93,7 @@ pub fn status(
             None => before.oplog.clone(),
         },
         etcd: match view.and_then(|view| view.store) {
-            Some(store) => Some(etcd::status(observed, store)),
+            Some(store) => Some(etcd::status(&spec.etcd.endpoints, observed, store)),
             None => before.etcd.clone(),
         },
         members,

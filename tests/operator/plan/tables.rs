@@ -1,9 +1,48 @@
-//! Sequences of passes, each checked step by step: switchovers, failovers, fewer masters, a standby that does not run.
+//! Sequences of passes, each checked step by step: a settled cluster, switchovers, failovers, fewer masters, a standby
+//! that does not run.
 
 use moonkeeper::operator::observed::PodTrouble;
 use moonkeeper::operator::report::events::Happening;
 
 use super::*;
+
+#[test]
+fn a_settled_cluster_needs_nothing() {
+    let (_, settled) = pass(&plain(), &healthy(0, 10));
+    let (plan, after) = pass(&plain(), &settled);
+    assert_eq!((plan.labels.len(), plan.chores.len(), plan.act, plan.again), (0, 0, None, None));
+    assert!(!is_news(&settled.status, &after.status));
+    let conditions: Vec<(&str, &str)> =
+        after.status.conditions.iter().map(|it| (it.type_.as_str(), it.status.as_str())).collect();
+    assert_eq!(
+        conditions,
+        [
+            ("Ready", "True"),
+            ("Available", "True"),
+            ("Redundant", "True"),
+            ("Progressing", "False"),
+            ("Stalled", "False"),
+            ("EtcdHealthy", "True"),
+            ("UpToDate", "True")
+        ]
+    );
+}
+
+/// What fails and may pass by itself keeps a cluster waiting; what needs somebody stops it.
+#[test]
+fn a_failure_before_the_first_primary_is_pending_or_stalled() {
+    let mut seen = healthy(0, 10);
+    change(&mut seen, |view| *view = ClusterView::default());
+    let plan = plan(NAME, &plain(), &seen);
+    for (stalled, phase) in [(false, Phase::Pending), (true, Phase::Stalled)] {
+        let failure = Failure { reason: "ApplyFailed", message: "not now".to_owned(), stalled };
+        let applied = Applied { failure: Some(failure), ..Applied::default() };
+        let after = status(NAME, &plain(), &seen, &plan, &applied);
+        assert_eq!(after.phase, Some(phase));
+        let ready = after.conditions.iter().find(|it| it.type_ == "Ready").unwrap();
+        assert_eq!(ready.status, "False");
+    }
+}
 
 /// The same cluster with another primary.
 fn led_by(observed: &Observed, leader: u8, term: u64) -> Observed {
@@ -181,11 +220,6 @@ fn a_stuck_standby_leaves_a_redundant_cluster_ready() {
     let (_, seen) = pass(&plain(), &seen);
     assert_eq!(value(&seen, "Ready"), ("False".to_owned(), "CrashLoopBackOff".to_owned()));
     assert_eq!(value(&seen, "Stalled").0, "True");
-}
-
-fn condition(seen: &Observed, kind: &str) -> (String, String, String) {
-    let found = seen.status.conditions.iter().find(|it| it.type_ == kind).unwrap();
-    (found.status.clone(), found.reason.clone(), found.message.clone())
 }
 
 /// The members with these names report that they cannot use the log.

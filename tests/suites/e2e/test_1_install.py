@@ -3,30 +3,12 @@
 import pytest
 
 import manifests
-from clients import Client
 from installed_operator import NAMESPACE, TREE, Operator
-from pods import RPC_PORT, Etcd
 from masterclusters import Resource
-from scene import CLIENT_ENVIRONMENT
-from scenario_namespace import SEGMENT_BYTES
+from one_client import put_and_get
+from pods import RPC_PORT, Etcd
 
 MINIMAL = TREE / "manifests/examples/minimal.yaml"
-
-
-def put_and_get(space, name, address, **environment):
-    """A real client that knows only `address`; returns how many objects it wrote, and how many it did not find again."""
-    client = Client(space.folder / f"client-{name}.log", CLIENT_ENVIRONMENT | environment, space.cluster.host.wrap)
-    try:
-        here = space.cluster.host.address
-        assert client.setup(here, "P2PHANDSHAKE", SEGMENT_BYTES, SEGMENT_BYTES, "tcp", "", address) == 0
-        values = {f"{name}-{number}": bytes([number]) * 20_000 for number in range(50)}
-        for key, value in values.items():
-            assert client.put(key, value) == 0, key
-        lost = [key for key, value in values.items() if client.get(key) != value]
-        client.close()
-        return len(values), len(lost)
-    finally:
-        client.kill()
 
 
 def run_minimal_example(space):

@@ -5,7 +5,10 @@ had to wait for its end would be told apart."""
 import pytest
 
 import cluster_faults
-from scenario_judge import LONG_LEASE_SECONDS as LEASE_SECONDS  # noqa: F401, read by the fixture `demo`
+import scenario_judge
+
+# Read by the fixture `demo`.
+LEASE_SECONDS = scenario_judge.LONG_LEASE_SECONDS
 
 
 @pytest.mark.parametrize(

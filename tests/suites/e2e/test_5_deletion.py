@@ -138,6 +138,26 @@ def test_delete(demo, operator):
     assert keys(demo) == [] and terminating(demo) == []
 
 
+@pytest.mark.scenario("5", "clusters with Delete and with Retain deleted, then the chart uninstalled and the definition deleted: nothing waits")
+def test_in_order(demo, operator):
+    space, cluster = demo.space, demo.space.cluster
+    policies = {"doomed": "Delete", "kept": "Retain"}
+    made = {name: Resource(space, name) for name in policies}
+    where = {"etcd": etcd_of(space), "replicas": 1}
+    space.apply(*(mastercluster(name, **where, deletionPolicy=policy) for name, policy in policies.items()))
+    for each in made.values():
+        each.wait_until_ready()
+    space.kubectl("delete", "mastercluster", "--all", f"--timeout={GONE_SECONDS}s")
+    wait_until(lambda: not space.list("pods", "-l", "moonkeeper.dev/cluster"), "the pods to go", GONE_SECONDS)
+    assert keys(demo, made["doomed"].cluster_id) == []
+    assert any("/oplog/" in each for each in keys(demo, made["kept"].cluster_id)), "the log is gone"
+    operator.uninstall_chart()
+    cluster.kubectl("delete", "crd", DEFINITION, f"--timeout={GONE_SECONDS}s")
+    assert terminating(demo) == [] and cluster.get("namespace", NAMESPACE) is None
+    # The scenario that follows begins with the chart's.
+    operator.install_by_chart()
+
+
 @pytest.mark.scenario("5", "plain manifests uninstalled by the documented commands: refused while a cluster has Delete; with Retain all goes at once")
 def test_manifests(demo, operator):
     space, cluster = demo.space, demo.space.cluster

@@ -9,6 +9,7 @@ import cluster_faults
 from clusters import KILL
 from scenario_judge import Expects
 from masterclusters import Resource, etcd_of, mastercluster
+from one_client import put_and_get
 from pods import RPC_PORT
 from scenario_namespace import Demo
 from waiting import wait_until
@@ -46,6 +47,11 @@ def deliver(guarded, secret):
         wait_until(lambda pod=each.pod: has_it(pod), f"the Secret in {each.name}", KUBELET_SECONDS)
 
 
+def leader_of(space):
+    """The name of the Service of the leader."""
+    return f"demo-leader.{space.name}.svc.cluster.local"
+
+
 @pytest.fixture(scope="module")
 def guarded(operator, space):
     """A MasterCluster that logs in to its etcd; its clients know the Service of the leader."""
@@ -53,13 +59,14 @@ def guarded(operator, space):
     etcd.require_login(ROLE)
     etcd.add_user("one", USERS["one"], ROLE)
     space.apply(login("one"))
-    space.apply(mastercluster(etcd={"endpoints": [etcd_of(space)], "credentialsSecretName": "login"}))
+    login_there = {"endpoints": [etcd_of(space)], "credentialsSecretName": "login"}
+    space.apply(mastercluster(etcd=login_there, metadataServer={"enabled": True}))
     resource = Resource(space)
     resource.wait_until_ready()
     masters = space.masters(resource.selector, resource.cluster_id, etcd)
     resource.wait_until_settled(masters)
-    leader = f"demo-leader.{space.name}.svc.cluster.local:{RPC_PORT}"
-    return Demo(space, resource, masters, space.scene(masters, resource=resource, operator=operator, address=leader))
+    scene = space.scene(masters, resource=resource, operator=operator, address=f"{leader_of(space)}:{RPC_PORT}")
+    return Demo(space, resource, masters, scene)
 
 
 @pytest.mark.scenario("8", "SIGKILL of the primary's process, clients through the leader's Service")
@@ -113,7 +120,7 @@ def test_another_user(guarded, row):
 
 @pytest.mark.scenario("8", "endpoints of another etcd: refused with a condition, masters go on, also one that restarts")
 def test_other_endpoints(guarded, row):
-    space, resource, masters = guarded.space, guarded.resource, guarded.masters
+    space, resource = guarded.space, guarded.resource
     if not space.cluster.has_machines:
         pytest.skip("needs the machines under the cluster")
     other = space.start_etcd("other")
@@ -142,6 +149,15 @@ def test_other_endpoints(guarded, row):
     done.check()
     assert other.values("mooncake-store/", prefix=True) == {}
     assert _stalled(resource.status()) is None
+
+
+@pytest.mark.scenario("8", "a client that asks the masters' metadata server through the leader's Service")
+def test_the_metadata_server(guarded, row):
+    """The last one: its client takes a segment of memory with it that others may have got places in."""
+    leader = leader_of(guarded.space)
+    made = put_and_get(guarded.space, "metadata", f"{leader}:{RPC_PORT}", metadata=f"http://{leader}:8080/metadata")
+    row.acknowledged, row.lost = made
+    assert row.lost == 0
 
 
 def _stalled(status):

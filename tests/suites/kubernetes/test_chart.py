@@ -154,8 +154,11 @@ def pod_specs(items):
 def test_the_platform_may_choose_the_user(server, namespaces, values):
     """OpenShift gives each namespace ids of its own, and refuses pods that name others."""
     chosen = {"etcd": {"enabled": True, "runAsUser": None}}
-    found = [pod["securityContext"] for pod in pod_specs(objects(server, render(values(chosen))))]
+    pods = pod_specs(objects(server, render(values(chosen))))
+    found = [pod["securityContext"] for pod in pods]
     assert found == [{"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}] * 3
+    containers = [each for pod in pods for each in pod["containers"] + pod.get("initContainers", [])]
+    assert not [each for each in containers if each["securityContext"].keys() & {"runAsUser", "runAsGroup"}]
 
 
 def test_pods_pass_the_strictest_standard(server, namespaces, values):

@@ -71,6 +71,7 @@ STATUS = {
     "oplog": {"durablePrefix": 9001},
     "etcd": {
         "clusterId": "cdf818194e3a8c32",
+        "endpoints": ["http://etcd-1:2379", "http://etcd-2:2379"],
         "dbBytes": 25000000,
         "inUseBytes": 20000000,
         "quotaBytes": 2147483648,

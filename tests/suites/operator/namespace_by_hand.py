@@ -54,6 +54,18 @@ class Space:
         self.kubectl("apply", "-f", "-", input=json.dumps(resource))
         return name
 
+    def write_login(self, password):
+        """The Secret with etcd's user."""
+        data = {"username": "root", "password": password}
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"}, "stringData": data}
+        self.kubectl("apply", "-f", "-", input=json.dumps(secret))
+
+    def settle_with_login(self, password, **spec):
+        """A cluster that serves, and logs in to its etcd."""
+        self.etcd.require_login(password)
+        self.write_login(password)
+        return self.settle(etcd={"endpoints": [self.etcd.endpoint], "credentialsSecretName": "login"}, **spec)
+
     def patch(self, spec, name="demo"):
         self.kubectl("patch", "mcl", name, "--type=merge", "-p", json.dumps({"spec": spec}))
 

@@ -62,12 +62,48 @@ def test_older_pods_are_named(operator, space):
     assert space.condition("Ready")["status"] == "True"
 
 
-def test_fewer_masters_never_end_the_one_that_serves(operator, space):
+def let_lead(space, pod):
+    if space.wait_labelled() != pod:
+        space.patch({"switchover": {"requestId": f"to-{pod}", "target": pod}})
+        space.wait(lambda: space.primary() == pod and space.wait_labelled() == pod, f"{pod} to lead")
+
+
+def crash_loop(space, pod):
+    """Its master ends, and its kubelet says that it does so again and again."""
+    space.masters[pod].kill()
+    state = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
+    container = {"name": "master", "image": "m", "imageID": "", "ready": False, "restartCount": 5, "state": state}
+    conditions = [{"type": "Ready", "status": "False"}]
+    space.pod_status(pod, {"containerStatuses": [container], "conditions": conditions})
+
+
+def test_one_standby_in_a_crash_loop_leaves_the_cluster_ready(operator, space):
     space.settle()
     primary = space.wait_labelled()
-    if primary != "demo-2":
-        space.patch({"switchover": {"requestId": "up", "target": "demo-2"}})
-        space.wait(lambda: space.primary() == "demo-2" and space.wait_labelled() == "demo-2", "demo-2 to lead")
+    standby = next(pod for pod in sorted(space.roles()) if pod != primary)
+    crash_loop(space, standby)
+    message = lambda: space.condition("Progressing").get("message", "")  # noqa: E731
+    space.wait(lambda: f"{standby}: crash-looping" in message(), "the standby to be named")
+    space.wait_phase("Degraded")
+    assert space.condition("Ready")["status"] == "True" and space.condition("Stalled")["status"] == "False"
+
+
+def test_fewer_masters_never_end_the_last_caught_up_standby(operator, space):
+    space.settle()
+    let_lead(space, "demo-0")
+    space.masters["demo-1"].kill()
+    space.wait_status(lambda status: status.get("caughtUpReplicas") == 1, "demo-1 to be behind")
+    space.patch({"replicas": 2})
+    message = lambda: space.condition("Progressing").get("message", "")  # noqa: E731
+    space.wait(lambda: "demo-1 to catch up" in message() and "demo-2" in message(), "the reason to wait")
+    assert space.get("sts", "demo")["spec"]["replicas"] == 3
+    space.start_master("demo-1")
+    space.wait(lambda: space.get("sts", "demo")["spec"]["replicas"] == 2, "the StatefulSet to become smaller")
+
+
+def test_fewer_masters_never_end_the_one_that_serves(operator, space):
+    space.settle()
+    let_lead(space, "demo-2")
     space.patch({"replicas": 1})
     space.wait(lambda: "demo-2" in space.condition("Progressing").get("message", ""), "the reason to wait")
     assert space.get("sts", "demo")["spec"]["replicas"] == 3

@@ -20,12 +20,17 @@ def delete(space):
     space.kubectl("delete", "mcl", "demo", "--wait=false")
 
 
-def end_masters(space):
-    """What the StatefulSet controller does when there shall be none."""
+def end_pods(space):
+    """What kubelets do when there shall be no master."""
     space.wait(lambda: space.get("sts", "demo")["spec"]["replicas"] == 0, "the masters to be ended")
     for pod in list(space.roles()):
         space.masters.pop(pod).terminate()
         space.remove_pod(pod)
+
+
+def end_masters(space):
+    """Then the StatefulSet controller confirms that none is left."""
+    end_pods(space)
     space.set_replicas("demo", 0)
 
 
@@ -106,6 +111,23 @@ def test_delete(operator, space):
     delete(space)
     space.wait_phase("Deleting")
     assert space.etcd.keys()
+    end_pods(space)
+    # No pod is seen any more, but the StatefulSet's controller counts one.
+    space.set_replicas("demo", 1)
+    message = lambda: space.condition("Progressing").get("message", "")  # noqa: E731
+    space.wait(lambda: "1 masters of the StatefulSet" in message(), "the reason to wait")
+    assert any("/oplog/" in key for key in space.etcd.keys())
+    space.set_replicas("demo", 0)
+    gone(space)
+    assert space.etcd.keys() == []
+    assert "KeysDeleted" in space.events()
+
+
+def test_delete_without_the_secret(operator, space):
+    """The connection that was made with it still works."""
+    space.settle_with_login("secret", deletionPolicy="Delete")
+    space.kubectl("delete", "secret", "login")
+    delete(space)
     end_masters(space)
     gone(space)
     assert space.etcd.keys() == []
