@@ -5,6 +5,7 @@ mod formats;
 mod promotions;
 mod reasons;
 mod takeover;
+mod targets;
 mod world;
 
 use bytes::Bytes;
@@ -106,37 +107,6 @@ fn f12_a_port_that_does_not_close_gives_the_lead_to_another_master() {
     assert_ne!(primary, from);
     assert_eq!(world.has(primary, &keys), keys.len());
     assert!(matches!(world.processes[from].handed_over[0], Err(HandoverError::Deposed(_))));
-}
-
-#[test]
-fn f7_a_standby_that_is_gone_is_no_target() {
-    let (mut world, keys) = settled(3, 20);
-    let from = world.primary();
-    let gone = standby(&world);
-    world.processes[gone].stopped = true;
-    world.run(seconds(3));
-    world.switchover(from, Some(&format!("m{gone}")));
-    assert!(matches!(world.processes[from].handed_over.pop(), Some(Err(HandoverError::BadTarget(_)))));
-    // Without a name the other one is taken, and so it is when the process ends.
-    world.input(from, Input::Stop);
-    world.run(seconds(1));
-    let primary = world.primary();
-    assert!(primary != from && primary != gone);
-    assert_eq!(world.has(primary, &keys), keys.len());
-    assert!(world.processes[from].ended);
-}
-
-#[test]
-fn f7_a_peer_that_disconnects_is_no_target() {
-    let (mut world, _) = settled(2, 5);
-    let from = world.primary();
-    let gone = standby(&world);
-    world.processes[gone].stopped = true;
-    let boot_id = moonkeeper::cluster::member::BootId(gone as u64 + 1);
-    world.input(from, Input::PeerGone { name: format!("m{gone}"), boot_id });
-    world.switchover(from, None);
-    assert!(matches!(world.processes[from].handed_over.pop(), Some(Err(HandoverError::NoTarget))));
-    assert_eq!(world.serving(), [from]);
 }
 
 #[test]
