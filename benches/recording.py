@@ -32,6 +32,14 @@ def commit():
     return head + ("+changes" if _git("status", "--porcelain", "--untracked-files=no", "--", *MEASURED) else "")
 
 
+def in_history(commit):
+    """Whether a commit is HEAD or an ancestor of it; None where git cannot tell: outside of a repository, or in a clone
+    without the whole history."""
+    if _git("rev-parse", "--is-shallow-repository") != "false":
+        return None
+    return _git("merge-base", "--is-ancestor", commit.removesuffix("+changes"), "HEAD") is not None
+
+
 def build():
     """`release` or `debug`, as the folder of the program says; "unknown" for a copy of it elsewhere."""
     name = pathlib.Path(os.environ.get("MOONKEEPER_BIN", "")).resolve().parent.name

@@ -3,10 +3,12 @@
 
 The text around the tables stays: each table stands between a line that names its program and a line that ends it.
 
-usage: report.py [--check]      --check: changes nothing, fails if the document is not what the results give
+usage: report.py [--check]      --check: changes nothing, fails if the document is not what the results give, or if a result is
+                                of a commit that the history of this tree does not have
 """
 
 import argparse
+import functools
 import importlib
 import re
 import sys
@@ -40,13 +42,24 @@ def render(document, results):
     return BLOCK.sub(lambda found: block(found[1], results(found[1])), document)
 
 
+def foreign(results):
+    """The programs and commits of results that no reader of this tree can measure again; `results` returns the runs of a
+    program."""
+    runs = [(program, run["commit"]) for program in PROGRAMS for run in results(program)]
+    return sorted({each for each in runs if recording.in_history(each[1]) is False})
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="fail if the document is not what the results give")
     options = parser.parse_args()
+    results = functools.cache(lambda program: recording.load(RESULTS / f"{program}.json"))
+    if options.check and (found := foreign(results)):
+        named = ", ".join(f"benches/results/{program}.json of {commit}" for program, commit in found)
+        sys.exit(f"results of commits that are not in the history, to be measured anew: {named}")
     present = DOCUMENT.read_text(encoding="utf-8")
     try:
-        wanted = render(present, lambda program: recording.load(RESULTS / f"{program}.json"))
+        wanted = render(present, results)
     except BadDocument as error:
         sys.exit(f"{DOCUMENT}: {error}")
     if wanted == present:

@@ -26,7 +26,7 @@ macro_rules! bugs {
             pub const ALL: &[Bug] = &[$(Bug::$name),*];
 
             /// Those that need one particular schedule, which the simulator's random ones hardly ever contain
-            /// (tests/replication/node, tests/engine/exempt.rs, tests/engine/capture.rs).
+            /// (tests/engine/exempt.rs, tests/engine/capture.rs).
             pub const OF_ONE_SCHEDULE: &[Bug] = &[$(Bug::$of_one_schedule),*];
 
             /// Those that need several threads: the simulator has one.
@@ -120,10 +120,10 @@ bugs! { simulator: {
     EarlyWitness => ["R6", "INV-7"],
     /// A report about the end of any process is taken for one about the last primary's.
     WitnessOfAnother => ["R6", "INV-7"],
+    /// A rebuild forgets which log this master knows.
+    StartOverForgets => ["watch"],
 }
 schedule: {
-    /// A rebuild forgets which log this master knows.
-    StartOverForgets,
     /// What is exempt from the hold of a new primary is decided by the object's id, not by its replicas.
     ExemptByObject,
     /// An object that changes while a snapshot is taken is not kept as it was.

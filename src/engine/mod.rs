@@ -24,6 +24,7 @@ pub mod key;
 pub mod object;
 pub mod open_segments;
 pub mod ops;
+pub mod own_records;
 pub mod packing;
 pub mod pattern;
 pub mod promises;

@@ -9,7 +9,8 @@ pub enum Strategy {
     Random,
     /// Of a few taken at random, those with the largest free share.
     FreeRatioFirst,
-    /// Those of the writer's own host, then of the other hosts in order of their id.
+    /// Those of the writer's own host, then of the other hosts in order of their id; if a few hundred of these have no
+    /// space, any with enough free memory.
     LocalFirst,
 }
 

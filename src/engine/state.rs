@@ -12,6 +12,7 @@ use super::doubts::OutOfOrder;
 use super::faults::Fault;
 use super::format::Format;
 use super::held::{Held, Look};
+use super::own_records;
 use super::published::Published;
 use super::record::Record;
 use super::reign::Reign;
@@ -232,6 +233,7 @@ impl Sequencer<'_> {
         if let Some(log) = &self.engine.log {
             log.append(format, id, self.now, record);
         }
+        own_records::note(id);
         id
     }
 

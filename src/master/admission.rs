@@ -4,9 +4,9 @@
 use std::time::{Duration, Instant};
 
 use crate::engine::ops::CHUNK_BYTES;
-use crate::engine::types::SequenceId;
+use crate::engine::own_records;
 use crate::master::current::Passage;
-use crate::replication::admission::{Admission, Refusal};
+use crate::replication::admission::{Admission, ChunksAhead, Refusal};
 use crate::replication::queue_space::{OwnedPermit, Permit};
 use crate::replication::term_guard::TermGuard;
 
@@ -15,10 +15,6 @@ pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How often long work checks whether its next chunk is admitted: about as long as a commit takes.
 const CHUNK_PAUSE: Duration = Duration::from_millis(1);
-
-/// How many chunks of long work may wait for etcd when another one begins: enough to make the next ones while a commit is
-/// under way.
-const CHUNKS_AHEAD: usize = 4;
 
 /// Permission of one change to enter the sequencer.
 #[derive(Debug)]
@@ -58,40 +54,30 @@ impl Passage {
     }
 }
 
-/// Admission for long work, chunk by chunk.
-///
-/// A chunk begins when everything before the last [`CHUNKS_AHEAD`] chunks is durable, so that few of them wait for etcd.
-/// Without that limit a removal of millions of objects would fill the queue, and every other client's change, and every
-/// read of a removed key (R3), would wait behind megabytes of its records.
+/// Admission for long work, chunk by chunk. All chunks run on the thread that asks for them.
 #[derive(Debug)]
 pub struct ChunkPermits<'p> {
     passage: &'p Passage,
     guard: Option<&'p TermGuard>,
     permit: Option<Permit<'p>>,
     refusal: Option<Refusal>,
-    /// The last record before each of the last chunks, the oldest first.
-    before: [SequenceId; CHUNKS_AHEAD],
+    ahead: ChunksAhead,
 }
 
 impl<'p> ChunkPermits<'p> {
     /// Begins without a permit, for work that holds this guard.
     #[must_use]
     pub fn new(passage: &'p Passage, guard: Option<&'p TermGuard>) -> Self {
-        Self { passage, guard, permit: None, refusal: None, before: [SequenceId(0); CHUNKS_AHEAD] }
+        Self { passage, guard, permit: None, refusal: None, ahead: ChunksAhead::new(own_records::last()) }
     }
 
     /// Returns the permit of the chunk before, and waits for the next one. Returns false if the work has to stop.
     pub fn next_chunk(&mut self) -> bool {
         self.permit = None;
+        self.ahead.end_chunk(own_records::last());
         if self.refusal.is_none() {
             match self.wait() {
-                Ok(permit) => {
-                    self.permit = permit;
-                    if let Some((replica, _)) = &self.passage.0 {
-                        self.before.rotate_left(1);
-                        self.before[CHUNKS_AHEAD - 1] = replica.engine.applied();
-                    }
-                }
+                Ok(permit) => self.permit = permit,
                 Err(refusal) => self.refusal = Some(refusal),
             }
         }
@@ -122,7 +108,7 @@ impl<'p> ChunkPermits<'p> {
                 return Err(Refusal::NotLeading);
             }
             let Some((replica, clock)) = &self.passage.0 else { return Ok(None) };
-            let admission = if replica.gate.durable() < self.before[0] {
+            let admission = if self.ahead.is_full(replica.gate.durable()) {
                 replica.admit_later(clock.now(), since.elapsed())
             } else {
                 replica.admit(clock.now(), CHUNK_BYTES, &mut ticket, since.elapsed())
@@ -141,7 +127,8 @@ mod tests {
     use super::*;
     use crate::engine::record::Record;
     use crate::engine::rules::Rules;
-    use crate::engine::types::{Digest, LogTime};
+    use crate::engine::types::{Digest, LogTime, SequenceId};
+    use crate::replication::admission::{CHUNKS_AHEAD, PATIENCE};
     use crate::replication::replica::Replica;
     use crate::replication::time::{Monotonic, MonotonicClock};
     use std::sync::Arc;
@@ -183,14 +170,31 @@ mod tests {
     fn long_work_has_few_chunks_that_are_not_durable() {
         let (passage, replica) = passage(64 << 20);
         let guard = passage.guard().unwrap();
-        let mut chunks = begun(&passage, &replica, guard.as_ref());
         std::thread::scope(|scope| {
-            let next = scope.spawn(|| chunks.next_chunk());
+            let next = scope.spawn(|| begun(&passage, &replica, guard.as_ref()).next_chunk());
             std::thread::sleep(LOOK_AGAIN * 3);
             assert!(!next.is_finished(), "no chunk is durable");
             replica.gate.advance(SequenceId(1));
             assert!(next.join().unwrap());
         });
+    }
+
+    /// A sweep beside busy clients: their records are not its own.
+    #[test]
+    fn long_work_that_writes_nothing_waits_for_no_record_of_others() {
+        let (passage, replica) = passage(64 << 20);
+        let guard = passage.guard().unwrap();
+        let mut chunks = ChunkPermits::new(&passage, guard.as_ref());
+        let began = Instant::now();
+        for _ in 0..3 * CHUNKS_AHEAD {
+            assert!(chunks.next_chunk());
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    replica.engine.sequencer(LogTime(1)).commit(&Record::Digest { digest: Digest(0) })
+                });
+            });
+        }
+        assert!(began.elapsed() < PATIENCE / 2, "it waited for what others wrote");
     }
 
     #[test]

@@ -16,8 +16,8 @@ use tokio::task::AbortHandle;
 
 use crate::master::companion::HeldPort;
 
-/// How long clients are turned away after a master has stopped serving. They learn of a new primary within a tenth of
-/// it.
+/// How long clients are turned away after a master has stopped serving. They learn of a new primary within some
+/// tenths of it.
 pub const TURN_AWAY: Duration = Duration::from_secs(1);
 /// Wait before the next attempt to accept when file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);

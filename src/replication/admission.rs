@@ -10,6 +10,7 @@ pub use super::parked_answers::PATIENCE;
 use super::queue_space::{Permit, Ticket};
 use super::replica::Replica;
 use super::time::Monotonic;
+use crate::engine::types::SequenceId;
 
 /// Why a change was not admitted. Nothing was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +35,46 @@ impl Refusal {
             Self::OutOfSpace => "the log is full or refused by etcd (see the status)",
             Self::QueueFull => "the master's queue of unwritten changes is full",
         }
+    }
+}
+
+/// How many chunks of long work may wait for etcd when another one begins: enough to make the next ones while a commit is
+/// under way.
+pub const CHUNKS_AHEAD: usize = 4;
+
+/// How far long work is ahead of the durable prefix.
+///
+/// A chunk begins when everything before the last [`CHUNKS_AHEAD`] chunks is durable, so that few of them wait for etcd.
+/// Without that limit a removal of millions of objects would fill the queue, and every other client's change, and every
+/// read of a removed key (R3), would wait behind megabytes of its records. Only chunks that made records count, and only
+/// by their own records: a sweep that finds nothing waits for no one.
+#[derive(Debug)]
+pub struct ChunksAhead {
+    /// The last record that the work has made, as the caller counts: whatever it was at the beginning means nothing.
+    made: SequenceId,
+    /// The last records of the last chunks that made any, the oldest first.
+    ends: [SequenceId; CHUNKS_AHEAD + 1],
+}
+
+impl ChunksAhead {
+    /// Begins when the last record of the caller is this one.
+    #[must_use]
+    pub fn new(made: SequenceId) -> Self {
+        Self { made, ends: [SequenceId(0); CHUNKS_AHEAD + 1] }
+    }
+
+    /// Notes the end of a chunk: the last record of the caller is now this one.
+    pub fn end_chunk(&mut self, made: SequenceId) {
+        if std::mem::replace(&mut self.made, made) != made {
+            self.ends.rotate_left(1);
+            self.ends[CHUNKS_AHEAD] = made;
+        }
+    }
+
+    /// Returns whether the next chunk has to wait for the log.
+    #[must_use]
+    pub fn is_full(&self, durable: SequenceId) -> bool {
+        durable < self.ends[0]
     }
 }
 
@@ -100,6 +141,22 @@ impl Replica {
 mod tests {
     use super::*;
     use crate::engine::rules::Rules;
+
+    #[test]
+    fn few_chunks_are_ahead_of_the_log_and_those_without_a_record_do_not_count() {
+        // What the caller made before means nothing.
+        let mut ahead = ChunksAhead::new(SequenceId(90));
+        for made in [90, 101, 101, 103, 110, 110, 120, 130] {
+            assert!(!ahead.is_full(SequenceId(0)), "before {made}");
+            ahead.end_chunk(SequenceId(made));
+        }
+        assert!(ahead.is_full(SequenceId(100)));
+        assert!(!ahead.is_full(SequenceId(101)));
+        ahead.end_chunk(SequenceId(130));
+        assert!(!ahead.is_full(SequenceId(101)));
+        ahead.end_chunk(SequenceId(140));
+        assert!(ahead.is_full(SequenceId(102)) && !ahead.is_full(SequenceId(103)));
+    }
 
     const NOW: Monotonic = Monotonic(5);
     const AT_ONCE: Duration = Duration::ZERO;

@@ -78,7 +78,7 @@ fn in_runs(
 
 #[test]
 fn runs_do_what_single_writes_do() {
-    for seed in 0..crate::support::cases(4) {
+    for seed in crate::support::seeds(4) {
         let rules = Rules { discard_timeout: 50, release_timeout: 100, lease_ttl: 20, ..Rules::default() };
         let engines = [Engine::new(rules.clone()), Engine::new(rules)];
         for engine in &engines {

@@ -62,6 +62,7 @@ impl Drop for Folder {
 struct Master {
     asked: Mutex<Vec<Option<String>>>,
     ready: bool,
+    log_refused: Option<String>,
     /// Lets the hand-over to `slow` go on; it then says so to `ended`.
     go: Arc<Notify>,
     ended: Arc<Notify>,
@@ -74,6 +75,7 @@ impl Control for Master {
             role: Role::Primary,
             phase: "serving".into(),
             ready: self.ready,
+            log_refused: self.log_refused.clone(),
             why_not_ready: (!self.ready).then(|| "3 records behind".into()),
             term: 12,
             applied: 99,
@@ -119,10 +121,14 @@ struct Server {
 }
 
 async fn start(settings: AdminSettings, ready: bool) -> Server {
+    start_as(settings, Master { ready, ..Master::default() }).await
+}
+
+async fn start_as(settings: AdminSettings, master: Master) -> Server {
     logged::collect();
     let api = AdminApi::bind(&settings).await.unwrap();
     let address = api.local_address().unwrap().to_string();
-    let master = Arc::new(Master { ready, ..Master::default() });
+    let master = Arc::new(master);
     let (stop, stopped) = watch::channel(false);
     let changes = Router::new().route("/api/v1/remove_all", post(async || "removed"));
     tokio::spawn(api.serve(Arc::clone(&master) as Arc<dyn Control>, changes, LIMITS, stopped));
@@ -161,6 +167,18 @@ impl Server {
     fn asked(&self) -> Vec<Option<String>> {
         self.master.asked.lock().unwrap().clone()
     }
+}
+
+/// A primary that goes on reading is ready, and says what is not possible meanwhile.
+#[tokio::test]
+async fn readiness_names_what_a_full_etcd_prevents() {
+    let log_refused = Some("out of space, alarm NOSPACE".to_owned());
+    let full = Master { ready: true, log_refused, ..Master::default() };
+    let server = start_as(settings(None, None), full).await;
+    let (code, text) = server.call("GET /ready", None, "").await;
+    let text = text.as_str().unwrap();
+    assert_eq!(code, 200);
+    assert!(text.contains("etcd refuses writes: out of space") && text.contains("no other master"), "{text}");
 }
 
 #[tokio::test]

@@ -18,6 +18,10 @@ const MAX_REPLICAS: u64 = 100;
 /// How many segments `free_ratio_first` compares for each replica.
 const SAMPLE: usize = 6;
 
+/// How many segments one write tries that may not fit, over all its replicas. Other writers wait meanwhile. What is
+/// found after that is found by the index of free ranges, wherever it is.
+const MAX_TRIES: usize = 512;
+
 pub(super) type Places = SmallVec<[Place; 1]>;
 
 /// A request for places of an object's replicas.
@@ -38,8 +42,15 @@ impl Core {
             return Places::new();
         }
         let count = wanted.replicas.min(MAX_REPLICAS).min(open.len() as u64) as usize;
-        let mut search =
-            Search { segments, size: wanted.size, count, names: SmallVec::new(), places: Places::new() };
+        let mut search = Search {
+            segments,
+            size: wanted.size,
+            // Only segments that take new objects have their name there.
+            count: count.min(names.len()),
+            names: SmallVec::new(),
+            places: Places::new(),
+            tries_left: MAX_TRIES,
+        };
         for name in wanted.preferred {
             if search.is_done() {
                 break;
@@ -67,9 +78,22 @@ impl Core {
             }
         }
         if !search.is_done() {
+            search.tries_left = MAX_TRIES;
             let start = chance.below(open.len());
             search.try_fitting(open, start..open.len());
             search.try_fitting(open, 0..start);
+        }
+        // Most of what fits may be of names that are used already.
+        if !search.is_done() && search.tries_left == 0 {
+            search.tries_left = MAX_TRIES;
+            for (name, numbers) in names.iter() {
+                if !search.names.contains(&&**name) {
+                    search.try_all(numbers.iter().copied());
+                }
+                if search.is_over() {
+                    break;
+                }
+            }
         }
         search.places
     }
@@ -112,6 +136,8 @@ struct Search<'c> {
     /// The names of the segments that they are in.
     names: SmallVec<[&'c [u8]; 1]>,
     places: Places,
+    /// How many more segments may be tried in vain.
+    tries_left: usize,
 }
 
 impl Search<'_> {
@@ -119,9 +145,13 @@ impl Search<'_> {
         self.places.len() >= self.count
     }
 
+    fn is_over(&self) -> bool {
+        self.is_done() || self.tries_left == 0
+    }
+
     fn try_all(&mut self, numbers: impl Iterator<Item = SegmentNumber>) {
         for number in numbers {
-            if self.is_done() {
+            if self.is_over() {
                 return;
             }
             self.try_one(number);
@@ -131,7 +161,7 @@ impl Search<'_> {
     /// Tries the segments in this range of `open` that have a long enough free range.
     fn try_fitting(&mut self, open: &OpenSegments, places: Range<usize>) {
         let mut from = places.start;
-        while !self.is_done() {
+        while !self.is_over() {
             let Some(place) = open.next_with(from, self.size).filter(|place| *place < places.end) else {
                 return;
             };
@@ -142,12 +172,13 @@ impl Search<'_> {
 
     fn try_one(&mut self, number: SegmentNumber) {
         let Some(mounted) = self.segments.get(&number) else { return };
-        if self.names.contains(&&*mounted.segment.name) {
-            return;
-        }
-        if let Some(offset) = mounted.extents.find(self.size) {
-            self.places.push(Place { segment: number, offset });
-            self.names.push(&mounted.segment.name);
+        let used = self.names.contains(&&*mounted.segment.name);
+        match (!used).then(|| mounted.extents.find(self.size)).flatten() {
+            Some(offset) => {
+                self.places.push(Place { segment: number, offset });
+                self.names.push(&mounted.segment.name);
+            }
+            None => self.tries_left -= 1,
         }
     }
 

@@ -107,8 +107,9 @@ async fn ready(State(control): Shared) -> Response {
     let status = control.status();
     if status.ready {
         // Reads go on while etcd refuses writes, so this master stays ready and names the problem.
-        let refused =
-            status.log_refused.map_or(String::new(), |reason| format!("; etcd refuses writes: {reason}"));
+        let refused = status.log_refused.map_or(String::new(), |reason| {
+            format!("; etcd refuses writes: {reason}; until it accepts them no other master can be elected")
+        });
         return answer::with_type(
             StatusCode::OK,
             answer::TEXT,

@@ -272,7 +272,7 @@ impl Node {
             return self.stuck(now, format!("the log ends at {last}, but its batches at {applied}"));
         }
         self.following.trouble = None;
-        self.following.trust.reached_end(self.following.position.term);
+        self.following.trust.reached_end(now, self.following.position.term);
         let revision = revision + u64::from(planted!(WatchLate));
         let request = WatchRequest {
             range: self.settings.keys.batches(),

@@ -2,7 +2,11 @@
 //!
 //! A `Digest` that does not match, or a record that does not follow the last one, puts the state in doubt: this master
 //! is not a candidate until it has rebuilt the state from the log. The result is what the log says, so the master is a
-//! candidate again, even if the same `Digest` does not match once more: then the primary that wrote it was wrong.
+//! candidate again, whatever signs the log itself shows: then the primary that wrote them was wrong, and more of the
+//! same kind in its term mean nothing. A sign of a kind that the rebuild has not met in that term is about this state
+//! again, however often it was rebuilt.
+
+use std::time::Duration;
 
 use super::{Node, Phase};
 use crate::cluster::member::DigestAt;
@@ -11,6 +15,10 @@ use crate::engine::doubts::Doubts;
 use crate::engine::types::Digest;
 use crate::engine::types::Term;
 use crate::replication::time::Monotonic;
+
+/// Earliest time from one rebuild to the next one in the same term while a primary leads: signs that come back after
+/// each rebuild, by a defect, must not make a standby read the whole log in a loop.
+const REBUILD_PAUSE: Duration = Duration::from_secs(10);
 
 /// Whether the state can be trusted, and the evidence.
 #[derive(Debug)]
@@ -21,10 +29,12 @@ pub(super) struct Trust {
     building: bool,
     /// It is being built because it was in doubt.
     rebuilding: bool,
-    /// The term of the log in which the state was last rebuilt because it was in doubt: once in a term is enough.
-    rebuilt_in: Option<Term>,
-    /// Evidence that a primary's state was not what the log says.
+    /// The term of the log in which the state was last rebuilt because it was in doubt, and when that ended.
+    rebuilt: Option<(Term, Monotonic)>,
+    /// Evidence that a primary's state was not what the log says: a `Digest` that a state built from the log contradicts.
     against: Option<DigestAt>,
+    /// The term in which the log itself has a record that does not follow the last one about its object.
+    chain_broken_in: Option<Term>,
     /// All signs of divergence that were seen.
     pub seen: Doubts,
 }
@@ -35,8 +45,9 @@ impl Default for Trust {
             doubt: None,
             building: true,
             rebuilding: false,
-            rebuilt_in: None,
+            rebuilt: None,
             against: None,
+            chain_broken_in: None,
             seen: Doubts::default(),
         }
     }
@@ -65,11 +76,16 @@ impl Trust {
     }
 
     /// Records that the end of the log was reached, in this term.
-    pub(super) fn reached_end(&mut self, term: Term) {
+    pub(super) fn reached_end(&mut self, now: Monotonic, term: Term) {
         self.building = false;
         if std::mem::take(&mut self.rebuilding) {
-            self.rebuilt_in = Some(term);
+            self.rebuilt = Some((term, now));
         }
+    }
+
+    /// Returns whether the state was rebuilt in this term, and too little time has passed since.
+    fn is_just_rebuilt(&self, now: Monotonic, term: Term) -> bool {
+        self.rebuilt.is_some_and(|(of, at)| of == term && now.since(at) < REBUILD_PAUSE)
     }
 
     /// Evaluates the signs of divergence after a batch of this term. Returns true if the state is newly in doubt.
@@ -78,33 +94,53 @@ impl Trust {
             return false;
         }
         self.seen.add(signs);
-        if self.building || self.rebuilt_in == Some(term) || self.against(term).is_some() {
-            // The state was built from the log alone, so the record is wrong.
-            if let Some(mismatch) = signs.digest_mismatch
-                && self.against(term).is_none()
-            {
-                let (record, Digest(own)) = (mismatch.record.0, mismatch.own);
-                tracing::error!(record, term = term.0, "the primary of this term logged a wrong digest");
-                self.against = Some(DigestAt { term: term.0, record, digest: format!("{own:016x}") });
-            }
+        if self.building {
+            self.note_log(signs, term);
             return false;
         }
+        let mut own = *signs;
+        if self.against(term).is_some() {
+            own.digest_mismatch = None;
+        }
+        if self.chain_broken_in == Some(term) {
+            own.broken_chain = None;
+        }
+        let Some(reason) = reason(&own) else { return false };
         let new = self.doubt.is_none();
-        self.doubt.get_or_insert_with(|| reason(signs));
+        self.doubt.get_or_insert(reason);
         new
+    }
+
+    /// Notes signs that a state shows which is built from the log alone: the records are wrong.
+    fn note_log(&mut self, signs: &Doubts, term: Term) {
+        if let Some(mismatch) = signs.digest_mismatch
+            && self.against(term).is_none()
+        {
+            let (record, Digest(own)) = (mismatch.record.0, mismatch.own);
+            tracing::error!(record, term = term.0, "the primary of this term logged a wrong digest");
+            self.against = Some(DigestAt { term: term.0, record, digest: format!("{own:016x}") });
+        }
+        if let Some(broken) = signs.broken_chain
+            && self.chain_broken_in != Some(term)
+        {
+            let record = broken.record.0;
+            tracing::error!(record, term = term.0, "the log has a record that does not follow the last one");
+            self.chain_broken_in = Some(term);
+        }
     }
 }
 
-fn reason(signs: &Doubts) -> String {
+/// Returns why these signs put a state in doubt; `None` if they do not.
+fn reason(signs: &Doubts) -> Option<String> {
     match (signs.digest_mismatch, signs.broken_chain, signs.out_of_order) {
-        (Some(mismatch), ..) => format!("the digest of record {} differs", mismatch.record.0),
+        (Some(mismatch), ..) => Some(format!("the digest of record {} differs", mismatch.record.0)),
         (None, Some(broken), _) => {
-            format!("record {} does not fit the last change of its object", broken.record.0)
+            Some(format!("record {} does not fit the last change of its object", broken.record.0))
         }
         (None, None, Some(wrong)) => {
-            format!("record {} came where {} was due", wrong.found.0, wrong.expected.0)
+            Some(format!("record {} came where {} was due", wrong.found.0, wrong.expected.0))
         }
-        (None, None, None) => "the state was found to differ".to_owned(),
+        (None, None, None) => None,
     }
 }
 
@@ -127,8 +163,8 @@ impl Node {
     }
 
     /// Rebuilds a state that is in doubt, one standby at a time: the others stay able to take over meanwhile.
-    pub(super) fn rebuild(&mut self, _now: Monotonic) {
-        if self.following.trust.doubt.is_none() || !self.may_rebuild() {
+    pub(super) fn rebuild(&mut self, now: Monotonic) {
+        if self.following.trust.doubt.is_none() || !self.may_rebuild(now) {
             return;
         }
         tracing::warn!("rebuilding the state from the log");
@@ -136,7 +172,12 @@ impl Node {
         self.read_log();
     }
 
-    fn may_rebuild(&self) -> bool {
+    fn may_rebuild(&self, now: Monotonic) -> bool {
+        let term = self.following.position.term;
+        let primary_leads = self.view.gone_at().is_none();
+        if primary_leads && self.following.trust.is_just_rebuilt(now, term) {
+            return false;
+        }
         let mine = self.settings.name.as_str();
         let others = self.view.members().filter(|member| member.name != mine && member.role == Role::Standby);
         let mut others = others.filter(|member| member.in_doubt);
@@ -161,26 +202,52 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::doubts::Mismatch;
-    use crate::engine::types::SequenceId;
+    use crate::engine::doubts::{BrokenChain, Mismatch, OutOfOrder};
+    use crate::engine::types::{ObjectId, SequenceId};
+
+    const NOW: Monotonic = Monotonic(1_000_000);
 
     fn mismatch(record: u64) -> Doubts {
         let first = Mismatch { record: SequenceId(record), own: Digest(9) };
         Doubts { digest_mismatch: Some(first), digest_mismatches: 1, ..Doubts::default() }
     }
 
+    fn broken_chain(record: u64) -> Doubts {
+        let (record, after) = (SequenceId(record), SequenceId(3));
+        let first = BrokenChain { object: ObjectId(3), record, after, found: None };
+        Doubts { broken_chain: Some(first), broken_chains: 1, ..Doubts::default() }
+    }
+
+    fn out_of_order(found: u64) -> Doubts {
+        let first = OutOfOrder { expected: SequenceId(1), found: SequenceId(found) };
+        Doubts { out_of_order: Some(first), records_out_of_order: 1, ..Doubts::default() }
+    }
+
+    /// A state that was built once.
+    fn built() -> Trust {
+        let mut trust = Trust::default();
+        trust.reached_end(NOW, Term(3));
+        trust
+    }
+
+    /// The state is rebuilt in term 4, and meets these signs in the log.
+    fn rebuild(trust: &mut Trust, signs: &[Doubts]) {
+        trust.begin();
+        assert!(trust.is_rebuilding() && trust.doubt().is_none());
+        for sign in signs {
+            assert!(!trust.take(sign, Term(4)));
+        }
+        trust.reached_end(NOW, Term(4));
+    }
+
     #[test]
     fn a_live_mismatch_is_a_doubt_and_the_same_one_after_a_rebuild_is_the_primarys() {
-        let mut trust = Trust::default();
-        trust.reached_end(Term(3));
+        let mut trust = built();
         assert!(!trust.take(&Doubts::default(), Term(4)));
         assert!(trust.take(&mismatch(20), Term(4)));
         assert!(!trust.take(&mismatch(21), Term(4)));
         assert!(trust.doubt().is_some());
-        trust.begin();
-        assert_eq!(trust.doubt(), None);
-        assert!(!trust.take(&mismatch(20), Term(4)));
-        trust.reached_end(Term(4));
+        rebuild(&mut trust, &[mismatch(20)]);
         // Every later digest of that term is wrong, too.
         assert!(!trust.take(&mismatch(25), Term(4)));
         assert_eq!(trust.doubt(), None);
@@ -192,12 +259,49 @@ mod tests {
     }
 
     #[test]
+    fn a_state_that_differs_again_is_in_doubt_again_and_no_primary_is_blamed() {
+        for second in [mismatch(90), broken_chain(90), out_of_order(90)] {
+            let mut trust = built();
+            assert!(trust.take(&mismatch(20), Term(4)));
+            // The log matches: this state was wrong, not the primary's.
+            rebuild(&mut trust, &[]);
+            assert!(trust.take(&second, Term(4)), "{second:?}");
+            assert!(trust.doubt().is_some() && trust.against(Term(4)).is_none());
+        }
+    }
+
+    #[test]
+    fn what_the_log_itself_shows_is_no_doubt_and_other_signs_are() {
+        let mut trust = built();
+        assert!(trust.take(&mismatch(20), Term(4)));
+        rebuild(&mut trust, &[mismatch(20)]);
+        // No `Digest` of a wrong primary causes these.
+        assert!(trust.take(&broken_chain(30), Term(4)));
+        rebuild(&mut trust, &[mismatch(20), broken_chain(30)]);
+        assert!(!trust.take(&broken_chain(35), Term(4)), "the primary goes on as it began");
+        assert!(trust.take(&out_of_order(50), Term(4)));
+        rebuild(&mut trust, &[mismatch(20), broken_chain(30)]);
+        assert!(trust.take(&broken_chain(60), Term(5)), "another primary");
+    }
+
+    #[test]
+    fn a_doubt_that_comes_back_is_no_loop_of_rebuilds() {
+        let mut trust = built();
+        assert!(!trust.is_just_rebuilt(NOW, Term(3)), "it was not rebuilt");
+        assert!(trust.take(&mismatch(20), Term(4)));
+        rebuild(&mut trust, &[]);
+        assert!(trust.is_just_rebuilt(NOW.plus(REBUILD_PAUSE - Duration::from_millis(1)), Term(4)));
+        assert!(!trust.is_just_rebuilt(NOW.plus(REBUILD_PAUSE), Term(4)));
+        assert!(!trust.is_just_rebuilt(NOW, Term(5)));
+    }
+
+    #[test]
     fn wrong_digests_of_the_past_bar_no_master_that_starts() {
         let mut trust = Trust::default();
         for record in [5, 6, 7] {
             assert!(!trust.take(&mismatch(record), Term(1)));
         }
-        trust.reached_end(Term(2));
+        trust.reached_end(NOW, Term(2));
         assert_eq!(trust.doubt(), None);
     }
 }

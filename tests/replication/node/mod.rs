@@ -5,14 +5,13 @@ mod formats;
 mod promotions;
 mod reasons;
 mod takeover;
+mod targets;
+mod trust;
 mod world;
 
 use bytes::Bytes;
 use moonkeeper::coordination::types::{KeyRange, KeyValue, LeaseId, Request};
-use moonkeeper::engine::record::Record;
-use moonkeeper::engine::types::Digest;
-use moonkeeper::replication::node::{HandoverError, Input};
-use moonkeeper::replication::time::Monotonic;
+use moonkeeper::replication::node::HandoverError;
 use world::{World, seconds};
 
 /// Three masters that serve, with so many changes.
@@ -106,109 +105,6 @@ fn f12_a_port_that_does_not_close_gives_the_lead_to_another_master() {
     assert_ne!(primary, from);
     assert_eq!(world.has(primary, &keys), keys.len());
     assert!(matches!(world.processes[from].handed_over[0], Err(HandoverError::Deposed(_))));
-}
-
-#[test]
-fn f7_a_standby_that_is_gone_is_no_target() {
-    let (mut world, keys) = settled(3, 20);
-    let from = world.primary();
-    let gone = standby(&world);
-    world.processes[gone].stopped = true;
-    world.run(seconds(3));
-    world.switchover(from, Some(&format!("m{gone}")));
-    assert!(matches!(world.processes[from].handed_over.pop(), Some(Err(HandoverError::BadTarget(_)))));
-    // Without a name the other one is taken, and so it is when the process ends.
-    world.input(from, Input::Stop);
-    world.run(seconds(1));
-    let primary = world.primary();
-    assert!(primary != from && primary != gone);
-    assert_eq!(world.has(primary, &keys), keys.len());
-    assert!(world.processes[from].ended);
-}
-
-#[test]
-fn f7_a_peer_that_disconnects_is_no_target() {
-    let (mut world, _) = settled(2, 5);
-    let from = world.primary();
-    let gone = standby(&world);
-    world.processes[gone].stopped = true;
-    let boot_id = moonkeeper::cluster::member::BootId(gone as u64 + 1);
-    world.input(from, Input::PeerGone { name: format!("m{gone}"), boot_id });
-    world.switchover(from, None);
-    assert!(matches!(world.processes[from].handed_over.pop(), Some(Err(HandoverError::NoTarget))));
-    assert_eq!(world.serving(), [from]);
-}
-
-#[test]
-fn f2_a_standby_whose_state_differs_is_no_candidate_until_it_is_rebuilt() {
-    let (mut world, keys) = settled(2, 20);
-    let (primary, differs) = (world.primary(), standby(&world));
-    // A change that is in no log reaches the state of the standby.
-    let engine = std::sync::Arc::clone(&world.processes[differs].node.replica().engine);
-    let mut sequencer = engine.sequencer(moonkeeper::engine::types::LogTime(0));
-    sequencer.put_metadata(b"phantom", b"value", |_, _, _| Ok::<_, ()>(())).unwrap();
-    drop(sequencer);
-    world.change("next");
-    world.run(seconds(3));
-    assert_eq!(world.status(differs).rebuilds, 1);
-    assert_eq!(world.digests().len(), 1);
-    assert_eq!(world.has(differs, &["phantom".to_owned()]), 0);
-    assert_eq!(world.has(differs, &keys), keys.len());
-    assert!(world.status(differs).caught_up);
-    world.switchover(primary, None);
-    world.run(seconds(1));
-    assert_eq!(world.primary(), differs);
-}
-
-/// The primary logs a digest that its state does not have.
-fn log_wrong_digest(world: &mut World) {
-    let primary = world.primary();
-    let (replica, clock) = world.processes[primary].open.clone().unwrap();
-    let now = clock.at(Monotonic(world.now));
-    replica.engine.sequencer(now).commit(&Record::Digest { digest: Digest(0xbad) });
-    let _ = replica.engine.take_doubts();
-    world.input(primary, Input::Queued);
-}
-
-#[test]
-fn f3_a_wrong_digest_in_the_log_bars_no_master() {
-    let (mut world, keys) = settled(2, 20);
-    log_wrong_digest(&mut world);
-    world.run(seconds(4));
-    let differs = standby(&world);
-    let status = world.status(differs);
-    assert_eq!(status.rebuilds, 1, "a live mismatch is acted on");
-    assert!(status.against.is_some(), "what the log says is right, so the primary was wrong");
-    assert!(status.caught_up && status.trouble.is_none(), "{status:?}");
-    // A rolling restart: every master reads the wrong digest again.
-    for round in 0..2 {
-        let standby = standby(&world);
-        world.restart(standby, None);
-        world.run(seconds(15));
-        let primary = world.primary();
-        world.switchover(primary, None);
-        world.run(seconds(2));
-        assert_eq!(world.has(world.primary(), &keys), keys.len(), "round {round}");
-    }
-    for index in 0..2 {
-        world.restart(index, None);
-    }
-    world.run(seconds(15));
-    assert_eq!(world.has(world.primary(), &keys), keys.len());
-}
-
-#[test]
-fn f3_a_primary_against_whom_two_standbys_agree_steps_down() {
-    let (mut world, keys) = settled(3, 20);
-    let wrong = world.primary();
-    log_wrong_digest(&mut world);
-    world.run(seconds(12));
-    let primary = world.primary();
-    assert_ne!(primary, wrong);
-    assert_eq!(world.has(primary, &keys), keys.len());
-    world.run(seconds(6));
-    assert_eq!(world.digests().len(), 1);
-    assert!((0..3).all(|index| world.status(index).caught_up));
 }
 
 #[test]

@@ -44,6 +44,8 @@ pub struct Process {
     pub deaf: bool,
     /// It never says that its port is closed.
     pub never_closes: bool,
+    /// So often it was to close it.
+    pub closed: u32,
     /// Another process has its port.
     pub cannot_open: bool,
     /// So often it was to open it and could not.
@@ -151,6 +153,7 @@ impl World {
             stopped: false,
             deaf: false,
             never_closes: false,
+            closed: 0,
             cannot_open: false,
             not_opened: 0,
             watch_refused: false,
@@ -238,6 +241,7 @@ impl World {
                 }
                 Command::Close => {
                     self.processes[index].open = None;
+                    self.processes[index].closed += 1;
                     if !self.processes[index].never_closes {
                         self.input(index, Input::Closed { quiet: true });
                     }

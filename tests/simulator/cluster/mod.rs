@@ -17,12 +17,14 @@ macro_rules! note {
 #[allow(dead_code)] // shared with other tests, which use more of it
 mod chance;
 mod check;
+mod chunks;
 mod claims;
 mod clients;
 mod corruption;
 mod damage;
 mod etcd;
 mod event;
+mod executing;
 mod faults;
 mod machines;
 mod masters;

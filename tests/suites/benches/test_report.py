@@ -1,5 +1,8 @@
 """The document that is made from results."""
 
+import json
+import subprocess
+
 import pytest
 import report
 
@@ -77,6 +80,60 @@ def test_a_check_fails_and_changes_nothing(tmp_path, monkeypatch):
     assert "No results are kept" in file.read_text()
     monkeypatch.setattr("sys.argv", ["report.py", "--check"])
     report.main()
+
+
+def git(folder, *words):
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+    done = subprocess.run(["git", *identity, *words], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def check(tmp_path, monkeypatch, run):
+    """Makes a repository with a result of some commit in it, and checks that in a folder."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    git(tree, "init", "--quiet")
+    git(tree, "commit", "--quiet", "--allow-empty", "--message=first")
+
+    def checked(commit, folder=tree):
+        monkeypatch.setattr(report.recording, "ROOT", folder)
+        monkeypatch.setattr(report, "RESULTS", folder)
+        monkeypatch.setattr(report, "DOCUMENT", folder / "benchmarks.md")
+        made = run([ROUND], objects=5, threads=2, etcd=1) | {"commit": commit}
+        (folder / "clients.json").write_text(json.dumps({"program": "clients", "runs": [made]}))
+        report.DOCUMENT.write_text(document())
+        monkeypatch.setattr("sys.argv", ["report.py"])
+        report.main()
+        monkeypatch.setattr("sys.argv", ["report.py", "--check"])
+        report.main()
+
+    checked.tree = tree
+    return checked
+
+
+def test_results_of_an_earlier_commit_are_taken(check):
+    first = git(check.tree, "rev-parse", "--short=12", "HEAD")
+    git(check.tree, "commit", "--quiet", "--allow-empty", "--message=second")
+    check(first)
+    check(f"{first}+changes")
+
+
+@pytest.mark.parametrize("commit", ["that is replaced", "0123456789ab", "unknown"])
+def test_results_of_a_commit_that_is_not_in_the_history_are_refused(check, commit):
+    if commit == "that is replaced":
+        commit = git(check.tree, "rev-parse", "--short=12", "HEAD")
+        git(check.tree, "commit", "--quiet", "--allow-empty", "--amend", "--message=another")
+    with pytest.raises(SystemExit, match=f"clients.json of {commit}"):
+        check(commit)
+
+
+def test_commits_are_not_judged_where_the_history_is_not_there(check, tmp_path):
+    git(check.tree, "commit", "--quiet", "--allow-empty", "--message=second")
+    git(tmp_path, "clone", "--quiet", "--depth=1", f"file://{check.tree}", "shallow")
+    check("0123456789ab", tmp_path / "shallow")
+    (tmp_path / "plain").mkdir()
+    check("0123456789ab", tmp_path / "plain")
 
 
 def test_the_document_of_this_tree_is_what_its_results_give():

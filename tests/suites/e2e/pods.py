@@ -5,6 +5,7 @@ Nothing here asks the operator: what it says about the masters is compared with 
 
 import base64
 import json
+import re
 import urllib.error
 import urllib.request
 
@@ -108,6 +109,11 @@ class PodMaster:
         """What the master says about itself; None when it does not answer."""
         found = self.http("/api/v1/status")
         return found and json.loads(found)
+
+    def metric(self, name):
+        """The value of a metric without labels; None when it has none."""
+        found = re.search(rf"^{name} (\S+)$", self.http("/metrics") or "", re.MULTILINE)
+        return float(found[1]) if found else None
 
     def segments(self):
         found = self.http("/get_segments_detail")

@@ -3,6 +3,7 @@ were started again, what was logged, and that all masters are back with one stat
 before."""
 
 import datetime
+import itertools
 import re
 from dataclasses import dataclass
 
@@ -20,6 +21,10 @@ LONG_LEASE_SECONDS = 30
 RENEWAL_SECONDS = 2
 # Bounds a hang: what the operator and the kubelet write comes a little later than what it is about.
 WRITTEN_SECONDS = 60
+# Where the status of a pod has its containers, and the companion of a master, which is a sidecar and outlives every fault.
+MAIN, SIDECARS = "containerStatuses", "initContainerStatuses"
+# Whether a master has a companion that watches it.
+WATCHED = "moonkeeper_companion_connected"
 # A line of a log that asks for a person, or of a process that aborts.
 _ALARM = re.compile(r'\sERROR\s|"level":"ERROR"|panicked at')
 
@@ -54,14 +59,15 @@ class Standing:
     at: str
     primary: str
     term: int
-    # uid and number of restarts by name.
+    # uid and number of restarts by name, those of sidecars by uid.
     pods: dict
+    sidecars: dict
     operators: dict
     failover: dict | None
 
 
-def restarts(pod):
-    return sum(each["restartCount"] for each in pod["status"].get("containerStatuses", []))
+def restarts(pod, kind=MAIN):
+    return sum(each["restartCount"] for each in pod["status"].get(kind, []))
 
 
 class Judge:
@@ -79,6 +85,7 @@ class Judge:
             primary=primary.name,
             term=primary.status()["term"],
             pods=self._pods(),
+            sidecars={each.uid: restarts(each.pod, SIDECARS) for each in self.masters.all()},
             operators=self._operators(),
             failover=self.resource and self.resource.status().get("lastFailover"),
         )
@@ -152,6 +159,9 @@ class Judge:
         again, others = changes()
         if expects.of_primary and expects.restarts + expects.replaced == 1 and {*again, *others} - {before.primary}:
             yield f"{before.primary} was to be restarted or replaced, not {[*again, *others]}"
+        for each in self.masters.all():
+            if restarts(each.pod, SIDECARS) != before.sidecars.get(each.uid, 0):
+                yield f"the companion of {each.name} was started again"
         if expects.operator_stays and self._operators() != before.operators:
             yield f"the operator's pods were {before.operators} and are {self._operators()}"
 
@@ -165,18 +175,30 @@ class Judge:
             allowed = REBUILT if expects.rebuilds and each.name == before.primary else None
             if faults is None or [one for one in faults if (one["what"], one["count"]) != allowed]:
                 yield f"{each.name} says that something is wrong: {faults}"
+            try:
+                # A master that was started again finds its companion a moment later.
+                wait_until(lambda each=each: self._is_watched(each), "the companion", WRITTEN_SECONDS)
+            except AssertionError:
+                yield f"{each.name} has no companion that watches it"
+
+    @staticmethod
+    def _is_watched(master):
+        """Whether its companion watches it. Masters that are set up by hand have no container for one."""
+        return not master.pod["status"].get(SIDECARS) or master.metric(WATCHED) == 1
 
     def _logs(self, before):
-        """Lines of masters since then that ask for a person, those of containers that have ended as well."""
+        """Lines of masters and companions since then that ask for a person, those of containers that have ended as well."""
         for each in self.masters.all():
             _, count = before.pods.get(each.name, ("", 0))
-            for options in [[], *([["--previous"]] if restarts(each.pod) > count else [])]:
-                for line in self._log(each.name, before.at, options):
-                    if _ALARM.search(line):
-                        yield f"{each.name} logged: {line.strip()}"
+            for kind, earlier in [(MAIN, count), (SIDECARS, before.sidecars.get(each.uid, 0))]:
+                runs = [[], ["--previous"]] if restarts(each.pod, kind) > earlier else [[]]
+                for container, options in itertools.product(each.pod["status"].get(kind, []), runs):
+                    lines = self._log(each.name, container["name"], before.at, options)
+                    said = f"{container['name']} of {each.name} logged"
+                    yield from (f"{said}: {line.strip()}" for line in lines if _ALARM.search(line))
 
-    def _log(self, pod, since, options):
-        words = ["logs", "-n", self.masters.namespace, pod, "-c", "master", f"--since-time={since}", *options]
+    def _log(self, pod, container, since, options):
+        words = ["logs", "-n", self.masters.namespace, pod, "-c", container, f"--since-time={since}", *options]
         done = None
 
         def shown():

@@ -18,6 +18,8 @@ class Cluster:
         self.leader, self.term, self.reason = "demo-0", 5, "first start"
         self.pods = {f"demo-{number}": [f"uid-{number}", 0, []] for number in range(3)}
         self.failover, self.operator, self.log = None, {"a": 0}, {}
+        # Restarts of companions by the uid of their pod, and the masters that have lost theirs.
+        self.companions, self.unwatched = {}, set()
 
     # What the judge asks of masters.
 
@@ -26,10 +28,13 @@ class Cluster:
 
     def _master(self, name):
         uid, count, faults = self.pods[name]
-        pod = {"metadata": {"uid": uid}, "status": {"containerStatuses": [{"restartCount": count}]}}
+        main, companion = [{"name": "master", "restartCount": count}], {"name": "companion"}
+        sidecars = [companion | {"restartCount": self.companions.get(uid, 0)}]
+        pod = {"metadata": {"uid": uid}, "status": {"containerStatuses": main, "initContainerStatuses": sidecars}}
         promotion = {"term": self.term, "reason": self.reason}
         status = {"term": self.term, "promotion": promotion if name == self.leader else None, "faults": faults}
-        return types.SimpleNamespace(name=name, uid=uid, pod=pod, status=lambda: status)
+        watched = int(name not in self.unwatched)
+        return types.SimpleNamespace(name=name, uid=uid, pod=pod, status=lambda: status, metric=lambda _: watched)
 
     def primary(self):
         return self._master(self.leader)
@@ -42,7 +47,10 @@ class Cluster:
     @property
     def cluster(self):
         def kubectl(*words, check):
-            return types.SimpleNamespace(returncode=0, stdout=self.log.get(words[3], ""), stderr="")
+            # By the container of a pod, which is the master's unless another is named.
+            pod, container = words[3], words[5]
+            name = pod if container == "master" else f"{container} of {pod}"
+            return types.SimpleNamespace(returncode=0, stdout=self.log.get(name, ""), stderr="")
 
         return types.SimpleNamespace(kubectl=kubectl)
 
@@ -122,8 +130,11 @@ UNEXPECTED = [
     ("a standby that was rebuilt", of_pod("demo-2", 2, [{"what": "x", "count": 1}]), DEATH, "demo-2 says that something is wrong"),
     ("a standby that was rebuilt, not the primary", of_pod("demo-2", 2, REBUILT), REBUILDS, "demo-2 says"),
     ("a primary that was rebuilt twice", of_pod("demo-0", 2, TWICE), REBUILDS, "demo-0 says"),
-    ("an error in a log", changed(log={"demo-1": "x ERROR y"}), DEATH, "demo-1 logged: x ERROR y"),
-    ("a panic", changed(log={"demo-0": "thread 'main' panicked at"}), DEATH, "demo-0 logged: thread"),
+    ("an error in a log", changed(log={"demo-1": "x ERROR y"}), DEATH, "master of demo-1 logged: x ERROR y"),
+    ("a panic", changed(log={"demo-0": "thread 'main' panicked at"}), DEATH, "master of demo-0 logged: thread"),
+    ("a companion that was restarted", changed(companions={"uid-0": 1}), DEATH, "the companion of demo-0 was started again"),
+    ("a master without a companion", changed(unwatched={"demo-2"}), DEATH, "demo-2 has no companion that watches it"),
+    ("a panic of a companion", changed(log={"companion of demo-0": "panicked at"}), DEATH, "companion of demo-0 logged"),
 ]
 
 

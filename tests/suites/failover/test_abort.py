@@ -9,6 +9,7 @@ import signal
 import pytest
 
 from scene import RECOVERY_SECONDS
+from takeover import put_until_taken
 from waiting import wait_until
 
 OBJECT_HAS_LEASE = -706
@@ -44,6 +45,10 @@ def test_a_standby_serves_when_the_primary_aborts(start_world):
     assert client.remove("key-0") == OBJECT_HAS_LEASE
     assert client.remove("key-0", force=True) == 0
     del values["key-0"]
+    # Only this primary can have promised an object whose memory was reserved since it began.
+    put_until_taken(lambda: client.put("new", b"value"))
+    assert new.status()["hold_ms_left"] > 0
+    assert client.remove("new") == 0
     assert client.get_batch(list(values)) == list(values.values())
     old.start()
     masters.wait_until_redundant()

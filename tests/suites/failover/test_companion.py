@@ -398,3 +398,23 @@ def test_its_report_shortens_the_hold_of_the_new_primary(serving):
 
     assert 0 < hold_after_kill(with_companion=True) <= read_lease_ms
     assert hold_after_kill(with_companion=False) > read_lease_ms
+
+
+def test_it_does_not_report_a_process_that_is_stopped(serving):
+    """R6: a stopped process has not ended, and may answer reads when it goes on. The hold is that of a primary about which
+    nothing is known, although another one leads by now and the companion lives."""
+    read_lease_ms = 10_000
+    # A busy machine may take this long to ask for the hold before it is as short as with a report.
+    world = serving(leader_lease_ttl="10s", default_kv_lease_ttl=f"{read_lease_ms}ms")
+    old = world.masters.primary()
+    companion = held_by_companion(world, old)
+    # The companion is told each second what there is to report.
+    time.sleep(2)
+    old.pause()
+    try:
+        new = world.wait_for_another(old).status()
+        assert companion in world.masters.companions()
+        assert new["promotion"]["reason"] == "the lease ran out"
+        assert new["hold_ms_left"] > read_lease_ms
+    finally:
+        old.resume()

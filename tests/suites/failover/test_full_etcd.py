@@ -78,9 +78,12 @@ def test_a_full_etcd_says_so(start_world):
     assert "nothing was changed" in told, told
     assert refused_took < max(took, 1)
     refused(session.call, "Remove", keys[0], True, TENANT)
-    # Reads go on.
+    # Reads by key go on.
     assert world.masters.primary() is primary
     assert all(each == Ok(True) for each in session.call("BatchExistKey", keys, TENANT))
+    # A search rests on everything that was applied, and etcd has not taken all of that.
+    told, _ = refused(session.call, "GetReplicaListByRegex", "^none$", TENANT)
+    assert "unknown" in told, told
     code, body = primary.ready()
     assert code == 200 and names_the_cause(body), (code, body)
     assert names_the_cause((world.folder / f"{primary.name}-0.log").read_text()), "the log does not name the cause"

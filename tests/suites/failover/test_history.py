@@ -9,7 +9,7 @@ import pytest
 import log_faults
 from actors import RawActor
 from checker import summary
-from waiting import wait_until
+from takeover import put_until_taken
 
 pytestmark = pytest.mark.timeout(240)
 KEYS = 300
@@ -32,7 +32,7 @@ def put_later(world, keys):
 def all_is_there(world):
     world.wait_until_answered()
     world.settle()
-    wait_until(lambda: world.clients[0].put("after", b"value") == 0, "the client to tell its memory again", 60)
+    put_until_taken(lambda: world.clients[0].put("after", b"value"))
     put(world, "raw-after")
     violations = world.sweep()
     assert not violations, summary(violations)

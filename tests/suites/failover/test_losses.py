@@ -10,6 +10,7 @@ from actors import RawActor, StoreActor
 from checker import summary
 from history import OK, REMOVE
 from ports import free_port
+from takeover import put_until_taken
 from waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)
@@ -105,8 +106,7 @@ def test_a_client_that_restarted_under_its_host_name(start_world, expired):
     # The new one's memory is in use again.
     wait_until(lambda: name in world.masters.wait_until_serving().segments(), "the client's segment")
     # Nothing is placed there before the client has told it to the new primary.
-    again = {"preferred_segments": [place]}
-    wait_until(lambda: after.put("after the kill", b"value", config=again) == 0, "the client to tell its memory again")
+    put_until_taken(lambda: after.put("after the kill", b"value", config={"preferred_segments": [place]}))
     assert world.clients[0].get("after the kill") == b"value"
 
 

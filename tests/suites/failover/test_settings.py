@@ -16,6 +16,7 @@ from history import OK, UNKNOWN
 from messages import ALL, TENANT, config, meta
 from raw import NoAnswer, NotSent, Session
 from struct_pack import Ok
+from takeover import put_until_taken
 from waiting import DEADLINE_SECONDS, wait_until
 
 # The longest that there is: a primary speaks for almost so long while etcd is stopped.
@@ -190,7 +191,7 @@ def test_a_crash_loses_the_tail_and_nothing_else(start):
     # From here on they are as if they had not been answered. What is left of them keeps its bytes to itself.
     for each in tail:
         each.outcome = UNKNOWN
-    wait_until(lambda: world.clients[0].put("new", VALUE) == 0, "a client to tell its memory again")
+    put_until_taken(lambda: world.clients[0].put("new", VALUE))
     raw, store = actors(world, "after")
     raw.put_batch(2000)
     store.put(300)
@@ -219,7 +220,7 @@ def test_objects_whose_lease_has_ended(start):
         replace(world, lambda primary: primary.kill())
 
     [client], primary = evict.clients, evict.masters.primary()
-    wait_until(lambda: client.put("new", VALUE) == 0, "the client to tell its memory again")
+    put_until_taken(lambda: client.put("new", VALUE))
 
     def evicted():
         client.is_exist("in use")

@@ -4,10 +4,8 @@ import os
 import subprocess
 
 import processes
-from waiting import wait_until
+from takeover import put_until_taken
 
-NO_MEMORY = "-200"
-NO_ANSWER = ("-900", "-901")
 # Appended to it: one line of input per question.
 GO_ON = """
 import sys
@@ -35,20 +33,8 @@ class Client:
         return self.process.stdout.readline().strip()
 
     def put_after_a_failover(self, key):
-        """Puts it as a user does who tries again; returns what was answered before it was taken. Only what the documentation
-        says of the time after a failover may be: no answer from the master that is gone, and no memory before a client has
-        told its own to the new one."""
-        refused = []
-
-        def taken():
-            answer = self.ask("put", key)
-            assert answer in ("0", NO_MEMORY, *NO_ANSWER), f"a put after the failover is answered with {answer}"
-            if answer != "0":
-                refused.append(answer)
-            return answer == "0"
-
-        wait_until(taken, f"a put after the failover; so far {refused}", seconds=60)
-        return refused
+        """Puts it as a user does who tries again; returns what was answered before it succeeded."""
+        return put_until_taken(lambda: int(self.ask("put", key)))
 
     def kill(self):
         processes.kill(self.process)

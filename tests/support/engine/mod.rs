@@ -7,12 +7,14 @@ pub mod chance;
 pub mod claims;
 pub mod pair;
 pub mod recording;
+pub mod seeds;
 pub mod snapshots;
 pub mod world;
 
 pub use chance::{Chance, cases};
 pub use claims::Claims;
 pub use pair::Pair;
+pub use seeds::seeds;
 pub use snapshots::{items, restored};
 
 use moonkeeper::engine::Engine;

@@ -1,28 +1,21 @@
 //! Planned hand-over: to a standby that has the whole log, with nothing for the next primary to wait for.
 //!
 //! The steps: write most live leases to the log, and wait until the target has applied them; stop serving; write the
-//! rest, and then `Resign`; wait until the target has applied all of it; delete the election key and name the successor in one transaction. Every step has a deadline,
-//! and none does work on the node's task that grows with the number of objects. Before the transaction every failure
-//! goes back to serving.
+//! rest, and then `Resign`; wait until the target has applied all of it; delete the election key and name the successor
+//! in one transaction. Every step has a deadline, and none does work on the node's task that grows with the number of
+//! objects. Before the transaction every failure goes back to serving.
+
+mod deletion;
+mod ending;
+mod target;
 
 use std::time::Duration;
 
-use bytes::Bytes;
-
-use super::{CallId, Command, FlushId, HandedOver, HandoverError, HandoverId, Node, Phase, Purpose, Stage};
-use crate::cluster::role::Role;
-use crate::coordination::types::{Compare, Failure, KeyRange, LeaseId, Op, Request, Response, Txn};
+use super::{CallId, Command, FlushId, HandoverId, Node, Phase, Purpose, Stage};
+use crate::coordination::types::{Failure, LeaseId, Request, Response, Txn};
 use crate::engine::types::SequenceId;
 use crate::replication::time::Monotonic;
-
-/// Delay before a transaction without an answer is sent again.
-const RETRY: Duration = Duration::from_millis(20);
-
-/// A standby whose last report is older is not a target.
-const REPORTED_WITHIN: Duration = Duration::from_secs(2);
-
-/// A standby that is more records behind the durable prefix is not a target: it would keep clients waiting.
-const MAX_BEHIND: u64 = 10_000;
+use target::Replaced;
 
 /// How long the target may take to apply the last record once that is durable.
 const CATCH_UP: Duration = Duration::from_secs(2);
@@ -127,24 +120,29 @@ struct Flushed {
 impl Handover {
     /// Returns whether only the hand-over itself may write records: clients are gone, and `Resign` is to be the last
     /// record.
-    pub(super) fn is_resigned(&self) -> bool {
+    pub(in crate::replication::node) fn is_resigned(&self) -> bool {
         matches!(self.step, Step::FlushingRest { .. } | Step::Resigning { .. } | Step::Deleting { .. })
     }
 
     /// Returns whether the election key is being deleted.
-    pub(super) fn is_deleting(&self) -> bool {
+    pub(in crate::replication::node) fn is_deleting(&self) -> bool {
         matches!(self.step, Step::Deleting { .. })
     }
 
     /// Returns whether the port and the connections of clients are being closed.
-    pub(super) fn is_closing(&self) -> bool {
+    pub(in crate::replication::node) fn is_closing(&self) -> bool {
         matches!(self.step, Step::Closing { .. })
     }
 }
 
 impl Node {
     /// Begins a hand-over that an administrator or the operator requested.
-    pub(super) fn switchover(&mut self, now: Monotonic, id: HandoverId, to: Option<String>) {
+    pub(in crate::replication::node) fn switchover(
+        &mut self,
+        now: Monotonic,
+        id: HandoverId,
+        to: Option<String>,
+    ) {
         match self.choose_target(now, to) {
             Ok(target) => self.begin_handover(now, Some(id), Some(target)),
             Err(error) => self.commands.push(Command::HandedOver { id, result: Err(error) }),
@@ -152,7 +150,7 @@ impl Node {
     }
 
     /// Prepares for the end of the process: hands over if this node serves.
-    pub(super) fn stop(&mut self, now: Monotonic) {
+    pub(in crate::replication::node) fn stop(&mut self, now: Monotonic) {
         if self.stopping {
             return;
         }
@@ -174,46 +172,6 @@ impl Node {
             }
             Phase::Standby => self.stopped(now),
         }
-    }
-
-    fn choose_target(&self, now: Monotonic, to: Option<String>) -> Result<String, HandoverError> {
-        let Phase::Leading(reign) = &self.phase else { return Err(HandoverError::NotPrimary) };
-        if reign.stage != Stage::Serving {
-            return Err(HandoverError::NotPrimary);
-        }
-        if reign.handover.is_some() {
-            return Err(HandoverError::Busy);
-        }
-        if to.as_ref() == Some(&self.settings.name) {
-            return Err(HandoverError::AlreadyPrimary(self.settings.name.clone()));
-        }
-        match to {
-            Some(name) if self.is_target(now, &name) => Ok(name),
-            Some(name) => Err(HandoverError::BadTarget(name)),
-            None => self.best_target(now).ok_or(HandoverError::NoTarget),
-        }
-    }
-
-    /// Returns whether a standby can take over: it is a connected peer that reported lately, is not far behind this
-    /// primary's own durable prefix, and does not doubt its state.
-    fn is_target(&self, now: Monotonic, name: &str) -> bool {
-        let (Some(member), Some(told)) = (self.view.member(name), self.peers.get(name)) else {
-            return false;
-        };
-        planted!(StaleTarget => return member.role == Role::Standby);
-        let durable = self.replica.gate.durable().0;
-        member.boot_id == told.boot_id
-            && member.role == Role::Standby
-            && !member.in_doubt
-            && now.since(told.at) <= REPORTED_WITHIN
-            && durable.saturating_sub(told.applied.0) <= MAX_BEHIND
-    }
-
-    /// Returns the target that has applied most; of several the first by name.
-    fn best_target(&self, now: Monotonic) -> Option<String> {
-        let fitting = self.peers.iter().filter(|(name, _)| self.is_target(now, name));
-        let best = fitting.max_by(|one, other| (one.1.applied, other.0).cmp(&(other.1.applied, one.0)));
-        best.map(|(name, _)| name.clone())
     }
 
     fn begin_handover(&mut self, now: Monotonic, id: Option<HandoverId>, to: Option<String>) {
@@ -240,7 +198,7 @@ impl Node {
         }
     }
 
-    pub(super) fn handover_lease_granted(
+    pub(in crate::replication::node) fn handover_lease_granted(
         &mut self,
         now: Monotonic,
         answer: CallId,
@@ -273,7 +231,13 @@ impl Node {
     }
 
     /// Continues after live leases were written to the log.
-    pub(super) fn leases_flushed(&mut self, now: Monotonic, flush: FlushId, written: usize, complete: bool) {
+    pub(in crate::replication::node) fn leases_flushed(
+        &mut self,
+        now: Monotonic,
+        flush: FlushId,
+        written: usize,
+        complete: bool,
+    ) {
         let Phase::Leading(reign) = &mut self.phase else { return };
         let at = reign.clock.at(now);
         let Some(handover) = reign.handover.as_mut().filter(|handover| handover.flush == flush) else {
@@ -303,18 +267,41 @@ impl Node {
         let Phase::Leading(reign) = &mut self.phase else { return };
         let Some(handover) = &mut reign.handover else { return };
         let Step::Settling { lease, flushed, round, flush_until, until } = handover.step else { return };
-        let peer = handover.to.as_ref().and_then(|name| self.peers.get(name));
-        let settled = durable >= flushed.last && peer.is_none_or(|told| told.applied >= flushed.last);
-        if !settled && now < until {
-            return;
+        let has_all = |name: &String| self.peers.get(name).is_some_and(|told| told.applied >= flushed.last);
+        let gone = handover.to.as_ref().is_some_and(|name| !self.peers.contains_key(name));
+        let settled = durable >= flushed.last && handover.to.as_ref().is_none_or(has_all);
+        if !gone && !settled {
+            if now < until {
+                return;
+            }
+            if !self.stopping {
+                return self.abort_handover(now, "the target did not catch up in time");
+            }
         }
-        if !settled && !self.stopping {
-            return self.abort_handover(now, "the target did not catch up in time");
-        }
-        if flushed.again && now < flush_until {
+        if !gone && flushed.again && now < flush_until {
             handover.step = Step::Flushing { lease, round: round + 1, until: flush_until };
             return self.flush(flush_until.since(now));
         }
+        match self.replace_target(now) {
+            Replaced::StillFits => self.close_for_handover(now, lease),
+            // It may have to catch up first.
+            Replaced::By => {
+                let until = now.plus(SETTLE_BUDGET);
+                if let Some(handover) = self.handover() {
+                    handover.step = Step::Settling { lease, flushed, round, flush_until, until };
+                }
+            }
+            Replaced::NoneLeft if self.stopping => self.close_for_handover(now, lease),
+            Replaced::NoneLeft => {
+                self.abort_handover(now, "the target is gone, and no other standby can take over")
+            }
+        }
+    }
+
+    /// Closes the port and the connections of clients.
+    fn close_for_handover(&mut self, now: Monotonic, lease: LeaseId) {
+        let Phase::Leading(reign) = &mut self.phase else { return };
+        let Some(handover) = &mut reign.handover else { return };
         handover.step = Step::Closing { lease };
         handover.closed_at = Some(now);
         reign.stage = Stage::Closed;
@@ -323,7 +310,7 @@ impl Node {
     }
 
     /// Continues after the port was closed. If `quiet`, no client's call is left that could grant a lease.
-    pub(super) fn closed_for_handover(&mut self, now: Monotonic, quiet: bool) {
+    pub(in crate::replication::node) fn closed_for_handover(&mut self, now: Monotonic, quiet: bool) {
         if !quiet {
             return self.abort_handover(now, "a client's call is still changing the state");
         }
@@ -334,7 +321,7 @@ impl Node {
         self.flush(COLD_BUDGET);
     }
 
-    pub(super) fn advance_handover(&mut self, now: Monotonic) {
+    pub(in crate::replication::node) fn advance_handover(&mut self, now: Monotonic) {
         let Phase::Leading(reign) = &mut self.phase else { return };
         let Some(handover) = &mut reign.handover else { return };
         let late = now >= handover.deadline;
@@ -402,116 +389,6 @@ impl Node {
                     (None, false) => self.abort_handover(now, "the target did not catch up in time"),
                 }
             }
-        }
-    }
-
-    fn begin_deleting(&mut self, now: Monotonic, lease: LeaseId, to: Option<String>) {
-        let keys = self.settings.keys.clone();
-        let until = now.plus(2 * self.settings.call_timeout);
-        let Phase::Leading(reign) = &mut self.phase else { return };
-        let mut success =
-            vec![Op::Delete(KeyRange::key(keys.election())), Op::Delete(KeyRange::key(keys.master_view()))];
-        if let Some(name) = &to {
-            success.push(Op::Put { key: keys.switchover(), value: Bytes::from(name.clone()), lease });
-        }
-        let mut compare = vec![Compare::CreateRevision { key: keys.election(), equals: reign.term.0 }];
-        // A transaction that arrives late, after another record was written, has no effect.
-        if let Some(latest) = reign.writer.end().latest.clone() {
-            compare.push(Compare::Value { key: keys.latest(), equals: latest });
-        }
-        let Some(handover) = &mut reign.handover else { return };
-        handover.to = to;
-        handover.times.applied = Some(now);
-        let txn = Txn { compare, success, failure: Vec::new() };
-        handover.step = Step::Deleting { txn, call: None, retry_at: now, until };
-        self.delete_election(now);
-    }
-
-    fn delete_election(&mut self, now: Monotonic) {
-        let Some(Handover { step: Step::Deleting { txn, call: None, retry_at, .. }, .. }) = self.handover()
-        else {
-            return;
-        };
-        if now < *retry_at {
-            return;
-        }
-        let txn = txn.clone();
-        let asked = self.call(Purpose::Handover, Request::Txn(txn));
-        if let Some(Handover { step: Step::Deleting { call, .. }, .. }) = self.handover() {
-            *call = Some(asked);
-        }
-    }
-
-    pub(super) fn handed_over(&mut self, now: Monotonic, answer: CallId, result: Result<Response, Failure>) {
-        let Some(handover) = self.handover() else { return };
-        let Step::Deleting { txn, call, retry_at, .. } = &mut handover.step else { return };
-        if *call != Some(answer) {
-            return;
-        }
-        *call = None;
-        match result {
-            // If the compare failed, an attempt without an answer had succeeded, or the lease ran out: this node does
-            // not lead either way, and everything it wrote is durable.
-            Ok(Response::Txn { .. }) => self.finish_handover(now),
-            Err(Failure::LeaseNotFound) if planted!(SuccessorExpired) => {
-                *retry_at = now.plus(RETRY);
-            }
-            Err(Failure::LeaseNotFound) => {
-                // This is an answer: the transaction was not carried out, because the lease of the successor's name has
-                // ended. Send it without the name.
-                txn.success.retain(|op| !matches!(op, Op::Put { .. }));
-                *retry_at = now;
-            }
-            Ok(_) | Err(_) => *retry_at = now.plus(RETRY),
-        }
-    }
-
-    /// Ends a hand-over after the election key was deleted: another master may lead.
-    pub(super) fn finish_handover(&mut self, now: Monotonic) {
-        let Phase::Leading(reign) = &mut self.phase else { return };
-        let handover = reign.handover.take();
-        if let Some(Handover { to: Some(to), closed_at: Some(closed_at), times, .. }) = &handover {
-            times.log(to, *closed_at, now);
-        }
-        if let Some(Handover { id: Some(id), to: Some(to), closed_at, .. }) = handover {
-            let result = Ok(HandedOver { to, closed_at: closed_at.unwrap_or(now) });
-            self.commands.push(Command::HandedOver { id, result });
-        }
-        self.leave(now, "handed over".to_owned());
-    }
-
-    /// Gives up a hand-over and goes back to serving, or leaves if the process is to end.
-    fn abort_handover(&mut self, now: Monotonic, reason: &str) {
-        let Phase::Leading(reign) = &mut self.phase else { return };
-        let Some(handover) = reign.handover.take() else { return };
-        tracing::warn!(reason, "gave the hand-over up");
-        if let Some(id) = handover.id {
-            let result = Err(HandoverError::Failed(reason.to_owned()));
-            self.commands.push(Command::HandedOver { id, result });
-        }
-        if self.stopping {
-            return self.leave(now, format!("stopping: {reason}"));
-        }
-        match handover.step {
-            Step::Granting(_) | Step::Flushing { .. } | Step::Settling { .. } => {}
-            Step::Closing { .. } | Step::FlushingRest { .. } => self.open(),
-            Step::Resigning { .. } | Step::Deleting { .. } => {
-                // While `Resign` is the last record, a successor relies on it and does not hold: another record has to
-                // be durable before a read is answered (R6).
-                let at = reign.clock.at(now);
-                let record = self.replica.engine.sequencer(at).commit_digest();
-                reign.stage = Stage::Beginning(record);
-                planted!(AbortWithoutRecord => self.open());
-            }
-        }
-    }
-
-    /// Reports a hand-over as failed because this node was deposed.
-    pub(super) fn fail_handover(&mut self, reason: &str) {
-        let Phase::Leading(reign) = &mut self.phase else { return };
-        if let Some(Handover { id: Some(id), .. }) = reign.handover.take() {
-            let result = Err(HandoverError::Deposed(reason.to_owned()));
-            self.commands.push(Command::HandedOver { id, result });
         }
     }
 }

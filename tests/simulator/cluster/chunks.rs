@@ -1,0 +1,54 @@
+//! Admission of long work as a master has it, in a world where time stands still while a call is carried out.
+
+use std::time::Duration;
+
+use moonkeeper::engine::own_records;
+use moonkeeper::replication::admission::{Admission, ChunksAhead};
+use moonkeeper::replication::queue_space::{Permit, Ticket};
+use moonkeeper::replication::replica::Replica;
+use moonkeeper::replication::time::Monotonic;
+
+/// More than any record of these clients takes.
+pub const RECORD: usize = 300;
+
+/// Admission of long work, chunk by chunk.
+pub struct Chunks<'r> {
+    replica: &'r Replica,
+    now: Monotonic,
+    permit: Option<Permit<'r>>,
+    /// The permit of the first chunk, if there is one already.
+    first: Option<Permit<'r>>,
+    ahead: ChunksAhead,
+    pub refused: bool,
+}
+
+impl<'r> Chunks<'r> {
+    pub fn new(replica: &'r Replica, now: Monotonic, first: Option<Permit<'r>>) -> Self {
+        Self {
+            replica,
+            now,
+            permit: None,
+            first,
+            ahead: ChunksAhead::new(own_records::last()),
+            refused: false,
+        }
+    }
+
+    /// Whether the next chunk may begin. Time stands still here: work that has to wait stops, and goes on with its ticket.
+    pub fn go_on(&mut self, ticket: &mut Option<Ticket>) -> bool {
+        self.ahead.end_chunk(own_records::last());
+        self.permit = self.first.take();
+        if self.permit.is_some() {
+            return true;
+        }
+        if self.ahead.is_full(self.replica.gate.durable()) {
+            self.refused = true;
+            return false;
+        }
+        match self.replica.admit(self.now, RECORD, ticket, Duration::ZERO) {
+            Admission::Admitted(permit) => self.permit = Some(permit),
+            Admission::Waiting | Admission::Refused(_) => self.refused = true,
+        }
+        self.permit.is_some()
+    }
+}
