@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use moonkeeper::cluster::promotion::{PromotionReason, PromotionReport};
 use moonkeeper::cluster::role::Role;
+use moonkeeper::cluster::snapshot::{HeldSnapshot, SnapshotRefused};
 use moonkeeper::cluster::status::{Leader, Member, Status};
 use moonkeeper::cluster::switchover::SwitchoverDone;
 use moonkeeper::master::admin_api::{AdminApi, Control, ControlError, Pending, readable};
@@ -31,6 +32,10 @@ impl Control for Master {
 
     fn silent_for(&self) -> Duration {
         Duration::ZERO
+    }
+
+    fn snapshot(&self) -> Pending<Result<HeldSnapshot, SnapshotRefused>> {
+        Box::pin(std::future::ready(Err(SnapshotRefused::NoDataDir)))
     }
 
     fn switchover(&self, to: Option<String>) -> Pending<Result<SwitchoverDone, ControlError>> {

@@ -9,6 +9,7 @@ use axum::Router;
 use axum::routing::post;
 use moonkeeper::cluster::promotion::PromotionReport;
 use moonkeeper::cluster::role::Role;
+use moonkeeper::cluster::snapshot::{HeldSnapshot, SnapshotRefused};
 use moonkeeper::cluster::status::{Member, Status};
 use moonkeeper::cluster::switchover::SwitchoverDone;
 use moonkeeper::master::admin_api::{AdminApi, AdminError, Control, ControlError, Pending};
@@ -86,6 +87,10 @@ impl Control for Master {
 
     fn silent_for(&self) -> Duration {
         Duration::from_secs(if self.ready { 19 } else { 21 })
+    }
+
+    fn snapshot(&self) -> Pending<Result<HeldSnapshot, SnapshotRefused>> {
+        Box::pin(std::future::ready(Err(SnapshotRefused::NoDataDir)))
     }
 
     fn switchover(&self, to: Option<String>) -> Pending<Result<SwitchoverDone, ControlError>> {

@@ -10,6 +10,7 @@ use super::host::{Bulletin, Waiting};
 use crate::cluster::member::MemberValue;
 use crate::cluster::promotion::PromotionReport;
 use crate::cluster::role::Role;
+use crate::cluster::snapshot::{HeldSnapshot, SnapshotRefused};
 use crate::cluster::status::{Fault, Leader, Member, Status};
 use crate::cluster::switchover::SwitchoverDone;
 use crate::master::admin_api::{Control, ControlError, Pending};
@@ -132,6 +133,7 @@ impl Control for NodeControl {
             etcd: Some(self.etcd_health.borrow().clone()).filter(|health| !health.members.is_empty()),
             history: status.history,
             digest_at: status.against.clone(),
+            snapshots: None,
             faults: faults(&bulletin, &self.peer_faults),
         }
     }
@@ -139,6 +141,10 @@ impl Control for NodeControl {
     fn silent_for(&self) -> Duration {
         let told = self.bulletins.borrow().at;
         self.clock.now().since(told)
+    }
+
+    fn snapshot(&self) -> Pending<Result<HeldSnapshot, SnapshotRefused>> {
+        Box::pin(std::future::ready(Err(SnapshotRefused::NoDataDir)))
     }
 
     fn switchover(&self, to: Option<String>) -> Pending<Result<SwitchoverDone, ControlError>> {

@@ -62,6 +62,7 @@ impl Node {
                 .log_trouble()
                 .filter(|_| !leads)
                 .map(|why| why.chars().take(MAX_TROUBLE_CHARS).collect()),
+            snapshots: Vec::new(),
             formats: Format::readable_numbers(),
             version: self.settings.version.clone(),
         }
