@@ -169,7 +169,7 @@ impl Reader<'_> {
             admin: self.admin()?,
             companion: self.companion(warnings),
             data_dir: self.path("data_dir"),
-            snapshots: self.path("data_dir").map(|_| SnapshotSettings::default()),
+            snapshots: self.snapshots(warnings)?,
             durability: self.durability(warnings)?,
             expired: match self.values.text("expired") {
                 "keep" => Expired::Keep,
