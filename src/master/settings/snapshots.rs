@@ -40,9 +40,12 @@ impl Reader<'_> {
                     return Err(FlagError::Conflict(text));
                 }
             }
-            for name in
-                ["snapshot_interval", "snapshot_interval_seconds", "snapshots_kept", "snapshot_retention_count"]
-            {
+            for name in [
+                "snapshot_interval",
+                "snapshot_interval_seconds",
+                "snapshots_kept",
+                "snapshot_retention_count",
+            ] {
                 if self.values.is_set(name) {
                     warn(format!("--{name} has no effect without --data_dir, which snapshots are kept in"));
                 }
@@ -75,12 +78,9 @@ impl Reader<'_> {
             (true, true) if interval.is_zero() => Err(FlagError::Conflict(format!(
                 "--enable_snapshot and --{name}=0, which takes no snapshots, exclude each other"
             ))),
-            (true, false) if self.values.is_set(name) && !interval.is_zero() => {
-                Err(FlagError::Conflict(format!(
-                    "--enable_snapshot=false and --{name}={} exclude each other",
-                    self.values.text(name)
-                )))
-            }
+            (true, false) if self.values.is_set(name) && !interval.is_zero() => Err(FlagError::Conflict(
+                format!("--enable_snapshot=false and --{name}={} exclude each other", self.values.text(name)),
+            )),
             (true, false) => Ok(None),
             _ => Ok(none_if_zero(interval)),
         }

@@ -4,7 +4,8 @@ use super::Group::Replication;
 use super::Kind::{Bool, Duration, Text, Uint32, Uint64};
 use super::{Flag, inert, used};
 
-const FILES: &str = "snapshots are files in the folder snapshots of --data_dir, and there is no other store for them";
+const FILES: &str =
+    "snapshots are files in the folder snapshots of --data_dir, and there is no other store for them";
 const CATALOG: &str = "snapshots are found by the names of their files below --data_dir, without a catalog";
 
 pub(super) const FLAGS: &[Flag] = &[
