@@ -120,6 +120,14 @@ bugs! { simulator: {
     EarlyWitness => ["R6", "INV-7"],
     /// A report about the end of any process is taken for one about the last primary's.
     WitnessOfAnother => ["R6", "INV-7"],
+    /// A snapshot is announced before a later digest has matched.
+    AnnounceUnconfirmed => ["snapshot"],
+    /// A standby that becomes primary goes on with its snapshot, and confirms it by its own digests.
+    AnnounceAsPrimary => ["snapshot"],
+    /// The state of a snapshot is taken for what the log says before a digest has matched.
+    TrustSnapshot => ["doubt"],
+    /// A master starts from a snapshot of another log than the one that it knows.
+    AnySnapshotLog => ["snapshot"],
 }
 schedule: {
     /// A rebuild forgets which log this master knows.

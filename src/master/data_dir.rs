@@ -15,6 +15,9 @@ use crate::cluster::log_end::History;
 const FILE: &str = "history.json";
 const PARTIAL: &str = "history.json.partial";
 
+/// The folder for snapshots.
+const SNAPSHOTS: &str = "snapshots";
+
 /// How often the history is written. After a crash a master may have forgotten this much of it.
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -83,6 +86,12 @@ impl DataDir {
         // Find out now that the directory cannot be written, not when the history is needed.
         dir.save(history).map_err(|source| failed(folder, source))?;
         Ok((dir, history))
+    }
+
+    /// Returns the folder for snapshots, which may not exist yet.
+    #[must_use]
+    pub fn snapshots(&self) -> PathBuf {
+        self.folder.join(SNAPSHOTS)
     }
 
     /// Writes the history atomically: a crash leaves the old one or the new one.
