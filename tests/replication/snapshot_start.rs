@@ -128,7 +128,7 @@ fn a_snapshot_that_was_never_announced_is_removed() {
 fn a_file_that_cannot_be_used_is_skipped_and_kept() {
     type Damage = fn(Vec<u8>) -> Vec<u8>;
     let flipped: Damage = |mut bytes| {
-        bytes[300] ^= 4;
+        bytes[100] ^= 4;
         bytes
     };
     let truncated: Damage = |mut bytes| {

@@ -47,7 +47,7 @@ const FLOORS: [(&str, u64); 25] = [
     ("suspended", 30),
     ("stopped", 30),
     ("snapshots", 8_000),
-    ("snapshot_starts", 100),
+    ("snapshot_starts", 70),
     ("tampered", 40),
 ];
 
@@ -208,6 +208,7 @@ fn focus_of(bug: moonkeeper::planted::Bug) -> Option<Focus> {
         Bug::LeaseFromArrival | Bug::StaleAbsence | Bug::AnyWriteAnswer => Some(Focus::Lease),
         Bug::EarlyWitness | Bug::WitnessOfAnother => Some(Focus::Lease),
         Bug::IgnoreDoubt | Bug::SkipChain => Some(Focus::Log),
+        Bug::TrustSnapshot | Bug::AnySnapshotLog => Some(Focus::Log),
         Bug::IgnoreUnmount | Bug::RegexNoWait | Bug::ForgetStrays => Some(Focus::Memory),
         _ => None,
     }

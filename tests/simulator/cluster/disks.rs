@@ -29,6 +29,8 @@ pub struct File {
     held: HeldSnapshot,
     bytes: Vec<u8>,
     announced: bool,
+    /// No master wrote it.
+    forged: bool,
     /// If its state is not what the log says: the digest in the log that shows it.
     shown_by: Option<SequenceId>,
 }
@@ -139,7 +141,8 @@ impl Sim {
         };
         let result = result.map(|header| {
             let held = describe(&header, bytes.len() as u64, Some(objects), self.now / MS);
-            let file = File { header, held: held.clone(), bytes, announced: false, shown_by: None };
+            let file =
+                File { header, held: held.clone(), bytes, announced: false, forged: false, shown_by: None };
             self.masters[index].files.push(file);
             held
         });
@@ -179,7 +182,7 @@ impl Sim {
     /// what the log says.
     fn tamper(&mut self, index: usize) {
         let master = &self.masters[index];
-        let newest = master.files.iter().filter(|file| file.announced && file.shown_by.is_none());
+        let newest = master.files.iter().filter(|file| file.announced && !file.forged);
         let Some(newest) = newest.max_by_key(|file| file.header.at.last) else { return };
         let knows_log = master.saved.is_some();
         if self.calm || !self.disks.chance.percent(50) {
@@ -231,6 +234,6 @@ impl Sim {
         let Ok(capture) = begin(&engine, &at) else { return };
         let Ok(header) = write_to(&mut bytes, capture, &Progress::default()) else { return };
         let held = describe(&header, bytes.len() as u64, Some(engine.len()), self.now / MS);
-        self.masters[index].files.push(File { header, held, bytes, announced: true, shown_by });
+        self.masters[index].files.push(File { header, held, bytes, announced: true, forged: true, shown_by });
     }
 }
