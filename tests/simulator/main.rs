@@ -46,9 +46,9 @@ const FLOORS: [(&str, u64); 25] = [
     ("resumed", 400),
     ("suspended", 30),
     ("stopped", 30),
-    ("snapshots", 8_000),
-    ("snapshot_starts", 70),
-    ("tampered", 40),
+    ("snapshots", 4_000),
+    ("snapshot_starts", 30),
+    ("tampered", 20),
 ];
 
 /// The same for each kind of fault.

@@ -20,7 +20,7 @@ use moonkeeper::replication::snapshot::{
 
 use super::chance::Chance;
 use super::masters::leads;
-use super::plan::{MS, SECOND};
+use super::plan::{Focus, MS, SECOND};
 use super::{Event, Sim};
 
 /// A file.
@@ -38,6 +38,8 @@ pub struct File {
 /// What a seed decides about snapshots, from a source of chance of its own.
 pub struct Disks {
     chance: Chance,
+    /// Masters with a data directory have snapshots in it. Seeds about other things are what they would be without.
+    used: bool,
     interval: Option<Duration>,
     kept: usize,
 }
@@ -46,7 +48,8 @@ impl Disks {
     pub fn new(seed: u64) -> Self {
         let mut chance = Chance::new(seed ^ 0x6469_736b_7300_0000);
         let interval = chance.percent(85).then(|| Duration::from_millis(500 + chance.below(5_000)));
-        Self { interval, kept: 1 + chance.below(3) as usize, chance }
+        let used = matches!(Focus::of(seed), Focus::Everything | Focus::Log);
+        Self { used, interval, kept: 1 + chance.below(3) as usize, chance }
     }
 }
 
@@ -58,7 +61,7 @@ impl Sim {
         index: usize,
         history: Option<History>,
     ) -> Option<(SnapshotPolicy, Option<SequenceId>)> {
-        if !self.plan.data_dir {
+        if !self.plan.data_dir || !self.disks.used {
             return None;
         }
         self.tamper(index);
@@ -185,11 +188,11 @@ impl Sim {
         let newest = master.files.iter().filter(|file| file.announced && !file.forged);
         let Some(newest) = newest.max_by_key(|file| file.header.at.last) else { return };
         let knows_log = master.saved.is_some();
-        if self.calm || !self.disks.chance.percent(50) {
+        if self.calm || !self.disks.chance.percent(80) {
             return;
         }
         let (at, bytes) = (newest.header.at, newest.bytes.clone());
-        match self.disks.chance.below(3) {
+        match self.disks.chance.below(4) {
             0 => {
                 note!(self, "the newest snapshot of m{index} is damaged");
                 let byte = self.disks.chance.below(bytes.len() as u64) as usize;
@@ -203,7 +206,7 @@ impl Sim {
                 note!(self, "m{index} has a snapshot of another log");
                 self.forge(index, &bytes, other, None);
             }
-            2 => {
+            2 | 3 => {
                 let next = self.truth.batches.range((Excluded(at.last), Unbounded)).next();
                 let Some((last, (header, checksum))) = next else { return };
                 let shown_by = self.truth.digests.range((Excluded(*last), Unbounded)).next().copied();
