@@ -63,6 +63,7 @@ QUESTIONS = [
 ]
 ADMIN_QUESTIONS = [
     ("GET", "/api/v1/status"),
+    ("GET", "/api/v1/snapshots"),
     ("GET", "/no/such/route"),
     ("POST", "/api/v1/switchover"),
     ("POST", "/api/v1/switchover", '{"to": "no-such-member"}'),

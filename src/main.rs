@@ -28,6 +28,7 @@ Commands:
   master      serve Mooncake clients; takes the flags of mooncake_master
   status      who leads a cluster, who follows and how closely, what is wrong
   switchover  let another master lead
+  snapshot    take, list and verify snapshots
   oplog       look into the log of a cluster
   companion   turn clients away from the port of a master that died; masters start it themselves
   crd         print the definition of MasterCluster for Kubernetes
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         Some("up") => cli::up::main(&args[1..]),
         Some("status") => cli::status::main(&args[1..]),
         Some("switchover") => cli::switchover::main(&args[1..]),
+        Some("snapshot") => cli::snapshot::main(&args[1..]),
         Some("oplog") => cli::oplog::main(&args[1..]),
         Some("help" | "--help" | "-h") => {
             cli::print(HELP);

@@ -122,6 +122,14 @@ bugs! { simulator: {
     WitnessOfAnother => ["R6", "INV-7"],
     /// A rebuild forgets which log this master knows.
     StartOverForgets => ["watch"],
+    /// A snapshot is announced before a later digest has matched.
+    AnnounceUnconfirmed => ["snapshot"],
+    /// A standby that becomes primary goes on with its snapshot, and confirms it by its own digests.
+    AnnounceAsPrimary => ["snapshot"],
+    /// The state of a snapshot is taken for what the log says before a digest has matched.
+    TrustSnapshot => ["doubt"],
+    /// A master starts from a snapshot of another log than the one that it knows.
+    AnySnapshotLog => ["snapshot"],
 }
 schedule: {
     /// What is exempt from the hold of a new primary is decided by the object's id, not by its replicas.

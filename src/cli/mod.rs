@@ -1,6 +1,7 @@
 //! The commands of the binary. Each takes its arguments and returns the exit code of the process: 0 if it succeeded, 1
 //! if it failed, 2 if its arguments were wrong.
 
+mod admin;
 mod ask;
 pub mod bench;
 pub mod companion;
@@ -11,6 +12,7 @@ pub mod master;
 pub mod operator;
 pub mod oplog;
 mod parent;
+pub mod snapshot;
 pub mod status;
 pub mod switchover;
 pub mod up;

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::log_end::History;
 use super::role::Role;
+use super::snapshot::HeldSnapshot;
 
 /// The id of a process: a name may come back in another process, a boot id never does. It is text in JSON, because some
 /// readers cannot represent numbers of 64 bits.
@@ -83,6 +84,9 @@ pub struct MemberValue {
     /// etcd; at most [`MAX_TROUBLE_CHARS`] long.
     #[serde(default)]
     pub trouble: Option<String>,
+    /// Snapshots that it can start from, newest first; at most [`MAX_LISTED`](super::snapshot::MAX_LISTED).
+    #[serde(default)]
+    pub snapshots: Vec<HeldSnapshot>,
     /// The formats of the log that it can read.
     pub formats: Vec<u32>,
     pub version: String,

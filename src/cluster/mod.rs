@@ -7,6 +7,7 @@ pub mod log_end;
 pub mod member;
 pub mod promotion;
 pub mod role;
+pub mod snapshot;
 pub mod status;
 pub mod switchover;
 pub mod view;

@@ -7,6 +7,7 @@ use super::log_end::History;
 use super::member::{DigestAt, MemberValue};
 use super::promotion::PromotionReport;
 use super::role::Role;
+use super::snapshot::SnapshotStatus;
 
 /// The status of a master. It contains no secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +62,8 @@ pub struct Status {
     pub history: Option<History>,
     /// The first digest by the primary of the present term that contradicts what the log says.
     pub digest_at: Option<DigestAt>,
+    /// Its snapshots; `None` without a data directory.
+    pub snapshots: Option<SnapshotStatus>,
     /// What is or was wrong, with counts.
     pub faults: Vec<Fault>,
 }

@@ -40,6 +40,8 @@ pub struct Core {
     pub report: TermReport,
     /// Signs that this replica diverges from the log.
     pub doubts: Doubts,
+    /// The last `Digest` record that matched. Not state.
+    pub digest_matched: SequenceId,
     /// Locations of objects, by id.
     pub ids: Ids,
     /// The object that was accessed last: nearly always the one that the next record names.

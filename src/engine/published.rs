@@ -34,5 +34,6 @@ pub(super) struct Published {
     pub(super) reign: Reign,
     pub(super) report: TermReport,
     pub(super) doubts: Doubts,
+    pub(super) digest_matched: SequenceId,
     pub(super) faults: u64,
 }

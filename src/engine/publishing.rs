@@ -5,7 +5,7 @@ use super::faults::Fault;
 use super::published::{Published, Reading};
 use super::reign::{Reign, TermReport};
 use super::state::{Engine, Sequencer};
-use super::types::{LogTime, Term};
+use super::types::{LogTime, SequenceId, Term};
 
 impl Sequencer<'_> {
     /// Returns the numbers for metrics, all of the same moment.
@@ -39,6 +39,7 @@ impl Drop for Sequencer<'_> {
             reign: core.reign,
             report: core.report,
             doubts: core.doubts,
+            digest_matched: core.digest_matched,
             faults: core.faults.count,
         };
         let before = std::mem::replace(&mut *self.engine.published.lock(), published);
@@ -100,6 +101,12 @@ impl Engine {
     #[must_use]
     pub fn term_report(&self) -> TermReport {
         self.published().report
+    }
+
+    /// Returns the last `Digest` record that this replica matched; zero if there was none since it was created.
+    #[must_use]
+    pub fn digest_matched(&self) -> SequenceId {
+        self.published().digest_matched
     }
 
     /// Returns the signs that this replica diverges from the log.

@@ -137,6 +137,7 @@ impl AdminView for Admin {
                 digest_mismatches: node.doubts.digest_mismatches,
                 rebuilds: u64::from(node.rebuilds),
                 etcd: self.etcd_health.borrow().clone(),
+                snapshots: node.snapshots,
             }
         });
         for segment in engine.segments() {

@@ -10,10 +10,14 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use crate::cluster::log_end::History;
+use crate::replication::snapshot;
 
 /// The file, and its name while it is being written.
 const FILE: &str = "history.json";
 const PARTIAL: &str = "history.json.partial";
+
+/// The folder for snapshots.
+const SNAPSHOTS: &str = "snapshots";
 
 /// How often the history is written. After a crash a master may have forgotten this much of it.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -80,9 +84,19 @@ impl DataDir {
         }
         let dir = Self { folder: folder.to_owned(), cluster_id: cluster_id.to_owned() };
         let history = kept.and_then(|kept| kept.history);
+        // Before anything is written: what a crash left of a snapshot may have filled the disk.
+        if let Err(error) = snapshot::tidy(&dir.snapshots()) {
+            tracing::warn!(%error, "cannot remove a snapshot that was never announced");
+        }
         // Find out now that the directory cannot be written, not when the history is needed.
         dir.save(history).map_err(|source| failed(folder, source))?;
         Ok((dir, history))
+    }
+
+    /// Returns the folder for snapshots, which may not exist yet.
+    #[must_use]
+    pub fn snapshots(&self) -> PathBuf {
+        self.folder.join(SNAPSHOTS)
     }
 
     /// Writes the history atomically: a crash leaves the old one or the new one.
@@ -142,11 +156,16 @@ mod tests {
             History(Latest { log: LogId(7), term: Term(2), last: SequenceId(9), checksum: Checksum(1) });
         let (dir, before) = DataDir::open(&folder, "demo").unwrap();
         assert_eq!(before, None);
+        // What a crash left of a snapshot is removed before anything is written.
+        let unfinished = dir.snapshots().join("00000000000000000009.snapshot.partial");
+        fs::create_dir_all(dir.snapshots()).unwrap();
+        fs::write(&unfinished, b"cut short").unwrap();
         let (end, ended) = watch::channel(true);
         dir.keep(move || Some(known), ended).await;
         drop(end);
         let (_, after) = DataDir::open(&folder, "demo").unwrap();
         assert_eq!(after, Some(known));
+        assert!(!unfinished.exists());
         let error = DataDir::open(&folder, "other").unwrap_err().to_string();
         assert!(error.contains("belongs to the cluster 'demo', not to 'other'"), "{error}");
         fs::write(folder.join(FILE), b"{").unwrap();

@@ -11,9 +11,13 @@ use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::MissedTickBehavior;
 
 use super::clocks::ClockWatch;
-use super::node::{Command, HandedOver, HandoverError, HandoverId, Input, Node, Peer, TICK, WatchId};
+use super::node::{
+    Command, HandedOver, HandoverError, HandoverId, Input, Node, Peer, SnapshotJob, SnapshotRequest, TICK,
+    WatchId,
+};
 use super::replica::Replica;
 use super::time::{LogClock, MonotonicClock};
+use crate::cluster::snapshot::{HeldSnapshot, SnapshotRefused};
 use crate::coordination::etcd::Etcd;
 use crate::engine::types::Term;
 
@@ -38,6 +42,14 @@ pub trait Host: Send {
     /// Receives the result of a hand-over.
     fn handed_over(&mut self, id: HandoverId, result: Result<HandedOver, HandoverError>);
 
+    /// Does a job in the directory of snapshots, after those before it, and on another thread. Answers a
+    /// [`SnapshotJob::Write`] with [`Input::SnapshotWritten`], a [`SnapshotJob::Announce`] with
+    /// [`Input::SnapshotAnnounced`].
+    fn snapshot(&mut self, job: SnapshotJob);
+
+    /// Receives the result of a request for a snapshot.
+    fn snapshot_taken(&mut self, id: SnapshotRequest, result: Result<HeldSnapshot, SnapshotRefused>);
+
     /// Called after every round of inputs: the node may have changed.
     fn changed(&mut self, node: &Node);
 }
@@ -57,6 +69,11 @@ impl Inputs {
     /// Sends an input to the node. Has no effect if the node has ended.
     pub async fn send(&self, input: Input) {
         let _ = self.0.send(input).await;
+    }
+
+    /// Sends an input from a thread that is none of the runtime's, and waits for space in the channel.
+    pub fn send_from_thread(&self, input: Input) {
+        let _ = self.0.blocking_send(input);
     }
 }
 
@@ -116,6 +133,8 @@ pub async fn drive(
                 }
                 Command::FollowPeer(peer) => host.follow(peer),
                 Command::HandedOver { id, result } => host.handed_over(id, result),
+                Command::Snapshot(job) => host.snapshot(job),
+                Command::SnapshotTaken { id, result } => host.snapshot_taken(id, result),
                 Command::Stopped => {
                     host.changed(&node);
                     watches.into_values().for_each(|task| task.abort());

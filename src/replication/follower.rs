@@ -41,8 +41,20 @@ impl Position {
     /// Returns the value that the key `latest` has if the log ends here; `None` if there is no log.
     #[must_use]
     pub fn latest(&self) -> Option<Bytes> {
+        Some(self.at()?.to_bytes())
+    }
+
+    /// Returns the batch that this position is after; `None` before the first one.
+    #[must_use]
+    pub fn at(&self) -> Option<Latest> {
         let log = self.log?;
-        Some(Latest { log, term: self.term, last: self.applied, checksum: self.checksum }.to_bytes())
+        Some(Latest { log, term: self.term, last: self.applied, checksum: self.checksum })
+    }
+
+    /// Returns the position after this batch.
+    #[must_use]
+    pub fn after(at: &Latest) -> Self {
+        Self { log: Some(at.log), applied: at.last, checksum: at.checksum, term: at.term }
     }
 
     /// Returns the end of the log for a writer that continues from here. A new log gets the id `fresh`.

@@ -11,9 +11,7 @@ impl History {
     /// Returns the history of a follower or writer at this position; `None` before the first batch.
     #[must_use]
     pub fn at(position: &Position) -> Option<Self> {
-        let log = position.log?;
-        let (term, last, checksum) = (position.term, position.applied, position.checksum);
-        Some(Self(Latest { log, term, last, checksum }))
+        position.at().map(Self)
     }
 
     /// Returns why a log with this end cannot be the one of this history; `None` if it fits.
@@ -36,6 +34,12 @@ impl History {
                 "the log ends at record {} of term {}, but this master knows record {} of term {}: it was shortened, \
                  or etcd was restored from a backup",
                 end.last.0, end.term.0, self.0.last.0, self.0.term.0
+            ));
+        }
+        if end.last == self.0.last && end.checksum != self.0.checksum {
+            return Some(format!(
+                "the log ends with another batch at record {} than this master knows: another history",
+                end.last.0
             ));
         }
         None
@@ -71,7 +75,8 @@ mod tests {
         History(Latest { log: LogId(7), term: Term(5), last: SequenceId(40), checksum: Checksum(0xabc) });
 
     fn end(log: u64, term: u64, last: u64) -> Latest {
-        Latest { log: LogId(log), term: Term(term), last: SequenceId(last), checksum: Checksum(1) }
+        let checksum = if last == 40 { KNOWN.0.checksum } else { Checksum(1) };
+        Latest { log: LogId(log), term: Term(term), last: SequenceId(last), checksum }
     }
 
     #[test]
@@ -83,6 +88,7 @@ mod tests {
             (Some(end(8, 9, 100)), "another history"),
             (Some(end(7, 5, 39)), "shortened"),
             (Some(end(7, 4, 41)), "shortened"),
+            (Some(Latest { checksum: Checksum(1), ..end(7, 5, 40) }), "another batch"),
         ] {
             let reason = KNOWN.misfit(other.as_ref()).unwrap_or_default();
             assert!(reason.contains(word), "{reason}");

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::gate::Gate;
 use super::queue::Queue;
 use super::term_guard::TermGuards;
-use crate::engine::Engine;
 use crate::engine::rules::Rules;
+use crate::engine::{Engine, Log};
 
 /// One incarnation of the state; discarded as a whole.
 #[derive(Debug)]
@@ -30,6 +30,19 @@ impl Replica {
         let queue = Arc::new(Queue::new(queue_bytes));
         let engine = Arc::new(Engine::with_log(rules, Box::new(Arc::clone(&queue))));
         Arc::new(Self { engine, queue, gate: Gate::default(), guards: TermGuards::default() })
+    }
+
+    /// Creates a state from a snapshot, which `read` reads into an engine whose later records go to the log that it is
+    /// passed. What a snapshot has is durable.
+    pub fn restore<E>(
+        queue_bytes: usize,
+        read: impl FnOnce(Box<dyn Log>) -> Result<Engine, E>,
+    ) -> Result<Arc<Self>, E> {
+        let queue = Arc::new(Queue::new(queue_bytes));
+        let engine = Arc::new(read(Box::new(Arc::clone(&queue)))?);
+        let gate = Gate::default();
+        gate.advance(engine.applied());
+        Ok(Arc::new(Self { engine, queue, gate, guards: TermGuards::default() }))
     }
 
     /// Returns whether every record that was applied is known to be durable.

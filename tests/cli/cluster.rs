@@ -1,4 +1,4 @@
-//! `moonkeeper status` and `moonkeeper switchover` as a user runs them, against masters that are made up.
+//! `moonkeeper status`, `switchover` and `snapshot` as a user runs them, against masters that are made up.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use moonkeeper::cluster::promotion::{PromotionReason, PromotionReport};
 use moonkeeper::cluster::role::Role;
+use moonkeeper::cluster::snapshot::{HeldSnapshot, SnapshotRefused, SnapshotStatus};
 use moonkeeper::cluster::status::{Leader, Member, Status};
 use moonkeeper::cluster::switchover::SwitchoverDone;
 use moonkeeper::master::admin_api::{AdminApi, Control, ControlError, Pending, readable};
@@ -33,6 +34,16 @@ impl Control for Master {
         Duration::ZERO
     }
 
+    fn snapshot(&self) -> Pending<Result<HeldSnapshot, SnapshotRefused>> {
+        let status = self.status();
+        Box::pin(std::future::ready(match (status.role, status.snapshots) {
+            (Role::Primary, _) => Err(SnapshotRefused::NotStandby("leads".into())),
+            (_, None) => Err(SnapshotRefused::NoDataDir),
+            (_, Some(SnapshotStatus { error: Some(why), .. })) => Err(SnapshotRefused::Failed(why)),
+            (_, Some(_)) => Ok(held(status.applied)),
+        }))
+    }
+
     fn switchover(&self, to: Option<String>) -> Pending<Result<SwitchoverDone, ControlError>> {
         let status = self.status();
         Box::pin(std::future::ready(match to {
@@ -48,6 +59,18 @@ impl Control for Master {
                 total_ms: 52,
             }),
         }))
+    }
+}
+
+fn held(sequence_id: u64) -> HeldSnapshot {
+    HeldSnapshot {
+        log: "00ff".into(),
+        term: 7,
+        sequence_id,
+        bytes: 3 << 20,
+        objects: Some(12),
+        digest: "aa".into(),
+        ..HeldSnapshot::default()
     }
 }
 
@@ -257,4 +280,73 @@ async fn switchover_says_why_it_was_refused() {
         assert!(text(&output.stderr).contains(part), "{args:?}: {output:?}");
     }
     assert_eq!(moonkeeper(&["switchover", "--sideways"]).await.status.code(), Some(2));
+}
+
+#[tokio::test]
+async fn a_snapshot_is_taken_by_a_standby_that_can() {
+    let cluster = Cluster::start("snapshot", 3).await;
+    let file = cluster.token_file.to_str().unwrap();
+    let create = async |admin: &str, more: &[&str]| {
+        let args = [&["snapshot", "create", "--admin", admin, "--admin_token_file", file], more].concat();
+        moonkeeper(&args).await
+    };
+    let primary = cluster.masters[0].admin.as_str();
+    let refused = text(&create(primary, &[]).await.stderr);
+    for part in ["no standby could take a snapshot", "m-1: ", "m-2: ", "--data_dir"] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+    // The first one that is asked cannot, the second one can.
+    cluster.change(2, |status| status.snapshots = Some(SnapshotStatus::default()));
+    for at in 0..3 {
+        let output = create(&cluster.masters[at].admin, &[]).await;
+        let shown = text(&output.stdout);
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(shown, "m-2 has taken a snapshot up to record 1234: 12 objects, 3.0 MiB, digest aa\n");
+    }
+    let shown = create(primary, &["--member", "m-2", "-o", "json"]).await.stdout;
+    let shown: Value = serde_json::from_slice(&shown).unwrap();
+    assert_eq!((&shown["member"], &shown["sequence_id"]), (&json!("m-2"), &json!(1234)));
+    // A member that was named is the only one that is asked, and a failure ends the search.
+    cluster.change(2, |status| {
+        let error = Some("disk full".into());
+        status.snapshots = Some(SnapshotStatus { error, ..SnapshotStatus::default() });
+    });
+    for (more, part) in [
+        (&["--member", "m-0"][..], "not a standby"),
+        (&["--member", "m-1"], "--data_dir"),
+        (&["--member", "m-9"], "no member called 'm-9'"),
+        (&[], "the snapshot failed: disk full"),
+    ] {
+        let output = create(primary, more).await;
+        assert_eq!(output.status.code(), Some(1), "{more:?}: {output:?}");
+        assert!(text(&output.stderr).contains(part), "{more:?}: {output:?}");
+    }
+    let output = moonkeeper(&["snapshot", "create", "--admin", primary]).await;
+    assert!(text(&output.stderr).contains("--admin_token_file"), "{output:?}");
+    assert_eq!(moonkeeper(&["snapshot", "create", "--sideways"]).await.status.code(), Some(2));
+}
+
+#[tokio::test]
+async fn snapshots_of_all_members_are_listed() {
+    let cluster = Cluster::start("snapshot-list", 3).await;
+    for at in [0, 2] {
+        let held = vec![held(1200 + at as u64), held(1100)];
+        let snapshots = SnapshotStatus { held, ..SnapshotStatus::default() };
+        cluster.change(at, |status| status.snapshots = Some(snapshots));
+    }
+    let http = cluster.masters[1].http.as_str();
+    let output = moonkeeper(&["snapshot", "list", "--http", http]).await;
+    let shown = text(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    for part in ["m-0     1200", "m-0     1100", "m-2     1202", "m-1 holds none"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let shown = moonkeeper(&["snapshot", "list", "--http", http, "-o", "json"]).await.stdout;
+    let shown: Value = serde_json::from_slice(&shown).unwrap();
+    assert_eq!((&shown[2]["member"], &shown[2]["held"][0]["sequence_id"]), (&json!("m-2"), &json!(1202)));
+    let status = text(&moonkeeper(&["status", "--http", http]).await.stdout);
+    assert!(status.contains("\nsnapshots:\n  m-0: record 1200 (3.0 MiB, "), "{status}");
+    assert_eq!(moonkeeper(&["snapshot", "list", "--http", "127.0.0.1:1"]).await.status.code(), Some(1));
+    let wrong = ["snapshot", "list", "--etcd_endpoints", "nonsense"];
+    assert_eq!(moonkeeper(&wrong).await.status.code(), Some(2));
 }

@@ -9,6 +9,7 @@ use axum::Router;
 use axum::routing::post;
 use moonkeeper::cluster::promotion::PromotionReport;
 use moonkeeper::cluster::role::Role;
+use moonkeeper::cluster::snapshot::{HeldSnapshot, SnapshotProgress, SnapshotRefused, SnapshotStatus};
 use moonkeeper::cluster::status::{Member, Status};
 use moonkeeper::cluster::switchover::SwitchoverDone;
 use moonkeeper::master::admin_api::{AdminApi, AdminError, Control, ControlError, Pending};
@@ -61,6 +62,9 @@ impl Drop for Folder {
 #[derive(Default)]
 struct Master {
     asked: Mutex<Vec<Option<String>>>,
+    /// Why the next request for a snapshot is refused.
+    refusal: Mutex<Option<SnapshotRefused>>,
+    snapshots: Mutex<u32>,
     ready: bool,
     log_refused: Option<String>,
     /// Lets the hand-over to `slow` go on; it then says so to `ended`.
@@ -82,12 +86,23 @@ impl Control for Master {
             digest: "00ff".into(),
             members: vec![Member { name: "m-1".into(), role: Role::Standby, ..Member::default() }],
             promotion: Some(PromotionReport { term: 12, ..PromotionReport::default() }),
+            snapshots: self.ready.then(|| SnapshotStatus {
+                held: vec![held(50)],
+                running: Some(SnapshotProgress { sequence_id: 99, of: 7, ..SnapshotProgress::default() }),
+                ..SnapshotStatus::default()
+            }),
             ..Status::default()
         }
     }
 
     fn silent_for(&self) -> Duration {
         Duration::from_secs(if self.ready { 19 } else { 21 })
+    }
+
+    fn snapshot(&self) -> Pending<Result<HeldSnapshot, SnapshotRefused>> {
+        *self.snapshots.lock().unwrap() += 1;
+        let refusal = self.refusal.lock().unwrap().take();
+        Box::pin(std::future::ready(refusal.map_or(Ok(held(123)), Err)))
     }
 
     fn switchover(&self, to: Option<String>) -> Pending<Result<SwitchoverDone, ControlError>> {
@@ -112,6 +127,11 @@ impl Control for Master {
             }
         })
     }
+}
+
+fn held(sequence_id: u64) -> HeldSnapshot {
+    let objects = Some(7);
+    HeldSnapshot { log: "00ff".into(), term: 12, sequence_id, objects, ..HeldSnapshot::default() }
 }
 
 struct Server {
@@ -193,9 +213,14 @@ async fn anybody_may_read() {
     assert_eq!((code, &promotion["promotion"]["term"]), (200, &json!(12)));
     let (code, digest) = server.call("GET /api/v1/digest", None, "").await;
     assert_eq!((code, &digest["digest"], &digest["applied"]), (200, &json!("00ff"), &json!(99)));
+    let (code, answer) = server.call("GET /api/v1/snapshots", None, "").await;
+    assert_eq!((code, &answer["snapshots"]["held"][0]["sequence_id"]), (200, &json!(50)));
+    assert_eq!(answer["snapshots"]["running"]["stage"], json!("writing"));
     assert_eq!(server.call("GET /ready", None, "").await, (200, json!("ready, serving\n")));
     let behind = start(settings(None, None), false).await;
     assert_eq!(behind.call("GET /ready", None, "").await, (503, json!("not ready: 3 records behind\n")));
+    // Without a data directory.
+    assert_eq!(behind.call("GET /api/v1/snapshots", None, "").await, (200, json!({"snapshots": null})));
     assert_eq!(server.call("GET /live", None, "").await, (200, json!("alive\n")));
     let silent = json!("the main loop of this master has not run for 21 s\n");
     assert_eq!(behind.call("GET /live", None, "").await, (503, silent));
@@ -210,13 +235,14 @@ async fn nobody_may_change_anything_without_the_token() {
     let folder = Folder::new("token");
     let server = start(settings(Some(folder.file("token", &format!("{TOKEN}\n"))), None), true).await;
     let wrong = [None, Some(""), Some("x"), Some("a-token-of-twenty-two+"), Some("a-token-of-twenty-two-x")];
-    for route in ["POST /api/v1/switchover", "POST /api/v1/remove_all"] {
+    for route in ["POST /api/v1/switchover", "POST /api/v1/remove_all", "POST /api/v1/snapshots"] {
         for token in wrong {
             let (code, error) = server.call(route, token, "").await;
             assert_eq!((code, &error["code"]), (401, &json!("unauthorized")), "{route} {token:?}");
         }
     }
     assert!(server.asked().is_empty());
+    assert_eq!(*server.master.snapshots.lock().unwrap(), 0);
     assert_eq!(server.call("POST /api/v1/remove_all", Some(TOKEN), "").await, (200, json!("removed")));
     let (code, done) = server.call("POST /api/v1/switchover", Some(TOKEN), "{\"to\": \"m-1\"}").await;
     assert_eq!((code, &done["to"], &done["unanswered_ms"]), (200, &json!("m-1"), &json!(20)));
@@ -258,6 +284,32 @@ async fn what_cannot_be_done_is_said() {
         assert_eq!((status, &error["code"]), (expected, &json!(code)), "{body}");
         assert!(error["message"].as_str().is_some_and(|text| text.len() > 5), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_snapshot_is_taken_or_refused_with_the_reason() {
+    let folder = Folder::new("snapshots");
+    let server = start(settings(Some(folder.file("token", TOKEN)), None), true).await;
+    let route = "POST /api/v1/snapshots";
+    let (code, answer) = server.call(route, Some(TOKEN), "").await;
+    assert_eq!((code, &answer["member"]), (200, &json!("m-0")));
+    assert_eq!((&answer["taken"]["sequence_id"], &answer["running"]), (&json!(123), &Value::Null));
+    let lines = audit_lines();
+    assert!(lines.len() == 1 && lines[0].contains("up to record 123"), "{lines:?}");
+    for (refusal, expected, code) in [
+        (SnapshotRefused::NotStandby("leads".into()), 409, "not_standby"),
+        (SnapshotRefused::NoDataDir, 409, "no_data_dir"),
+        (SnapshotRefused::Failed("disk full".into()), 503, "failed"),
+    ] {
+        let message = refusal.to_string();
+        *server.master.refusal.lock().unwrap() = Some(refusal);
+        let (status, error) = server.call(route, Some(TOKEN), "").await;
+        let said = (status, &error["code"], &error["message"]);
+        assert_eq!(said, (expected, &json!(code), &json!(message)));
+        let lines = audit_lines();
+        assert!(lines.len() == 1 && lines[0].contains(code), "{lines:?}");
+    }
+    assert_eq!(server.call("PUT /api/v1/snapshots", Some(TOKEN), "").await.0, 404);
 }
 
 #[tokio::test]

@@ -53,6 +53,7 @@ impl Scene {
             seed: 1,
             history: None,
             raise_after: Duration::from_secs(60),
+            snapshots: None,
         };
         let mut scene =
             Self { node: Node::new(settings, Monotonic(now)), etcd, now, keep_alives: Vec::new() };

@@ -17,3 +17,4 @@ mod log;
 mod node;
 mod records;
 mod snapshot;
+mod snapshot_start;

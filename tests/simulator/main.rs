@@ -23,7 +23,7 @@ const SEEDS: u64 = 1_000;
 const DATED_SEEDS: u64 = 100;
 
 /// How often each thing happens in a thousand seeds, at least: about half of what it is.
-const FLOORS: [(&str, u64); 22] = [
+const FLOORS: [(&str, u64); 25] = [
     ("events", 20_000_000),
     ("terms", 2_500),
     ("records", 500_000),
@@ -46,6 +46,9 @@ const FLOORS: [(&str, u64); 22] = [
     ("resumed", 400),
     ("suspended", 30),
     ("stopped", 30),
+    ("snapshots", 4_000),
+    ("snapshot_starts", 30),
+    ("tampered", 20),
 ];
 
 /// The same for each kind of fault.
@@ -205,6 +208,7 @@ fn focus_of(bug: moonkeeper::planted::Bug) -> Option<Focus> {
         Bug::LeaseFromArrival | Bug::StaleAbsence | Bug::AnyWriteAnswer => Some(Focus::Lease),
         Bug::EarlyWitness | Bug::WitnessOfAnother => Some(Focus::Lease),
         Bug::IgnoreDoubt | Bug::SkipChain => Some(Focus::Log),
+        Bug::TrustSnapshot | Bug::AnySnapshotLog => Some(Focus::Log),
         Bug::IgnoreUnmount | Bug::RegexNoWait | Bug::ForgetStrays => Some(Focus::Memory),
         _ => None,
     }

@@ -51,16 +51,20 @@ pub(in crate::cli) async fn gather(source: &Source) -> Result<Overview, GatherEr
     Ok(overview)
 }
 
+/// Reads the keys of a cluster from etcd.
+pub(in crate::cli) async fn read_view(etcd: &Etcd, cluster_id: &str) -> Result<ClusterView, GatherError> {
+    let keys = Keys::new(cluster_id);
+    let failed = |failure| GatherError::Etcd { cluster_id: cluster_id.to_owned(), failure };
+    match etcd.call(Request::Get(Get::all(keys.cluster())), PATIENCE).await.map_err(failed)? {
+        Response::Got { revision, page } => Ok(ClusterView::read(&keys, revision, &page.entries)),
+        other => Err(failed(Failure::unexpected(&other))),
+    }
+}
+
 /// Collects the members from their keys in etcd, and the status of each.
 pub(in crate::cli) async fn from_etcd(etcd: &Etcd, cluster_id: &str) -> Result<Overview, GatherError> {
     let keys = Keys::new(cluster_id);
-    let failed = |failure| GatherError::Etcd { cluster_id: cluster_id.to_owned(), failure };
-    let answer = etcd.call(Request::Get(Get::all(keys.cluster())), PATIENCE).await.map_err(failed)?;
-    let (revision, entries) = match answer {
-        Response::Got { revision, page } => (revision, page.entries),
-        other => return Err(failed(Failure::unexpected(&other))),
-    };
-    let view = ClusterView::read(&keys, revision, &entries);
+    let view = read_view(etcd, cluster_id).await?;
     let mut overview = Overview {
         cluster_id: cluster_id.to_owned(),
         client_address: view.serving.map(|serving| serving.address),

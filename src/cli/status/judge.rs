@@ -40,6 +40,9 @@ pub(super) fn judge(overview: &mut Overview) {
                 status.why_not_ready.as_deref().or(status.waits_for.as_deref()).unwrap_or(&status.phase);
             problems.push(format!("{} is not ready: {why}", status.name));
         }
+        if let Some(why) = status.snapshots.as_ref().and_then(|snapshots| snapshots.error.as_ref()) {
+            problems.push(format!("{} could not take its last snapshot: {why}", status.name));
+        }
         for fault in &status.faults {
             let last = if fault.last.is_empty() { String::new() } else { format!(", {}", fault.last) };
             problems.push(format!("{}: {} ({} ×){last}", status.name, fault.what, fault.count));
@@ -99,6 +102,7 @@ mod tests {
     use super::*;
     use crate::cluster::etcd_health::{Alarm, EtcdMember, Usage};
     use crate::cluster::promotion::PromotionReport;
+    use crate::cluster::snapshot::SnapshotStatus;
     use crate::cluster::status::{Fault, Member};
 
     fn seen(name: &str, role: Role) -> Seen {
@@ -160,6 +164,9 @@ mod tests {
         });
         assert!(behind.starts_with("no standby") && behind.contains("c is not ready: 5 records"), "{behind}");
         assert!(problems(|it| it.members[2].error = Some("refused".into())).contains("c does not answer"));
+        let snapshots = SnapshotStatus { error: Some("disk full".into()), ..SnapshotStatus::default() };
+        let failed = problems(|it| status(it, 2).snapshots = Some(snapshots.clone()));
+        assert!(failed.contains("c could not take its last snapshot: disk full"), "{failed}");
         let fault = Fault { what: "digest mismatch".into(), count: 2, last: "at 7".into() };
         assert!(
             problems(|it| status(it, 0).faults.push(fault.clone())).contains("digest mismatch (2 ×), at 7")

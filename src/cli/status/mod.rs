@@ -19,7 +19,8 @@ use crate::cluster::keys::Keys;
 use crate::cluster::promotion::PromotionReport;
 use crate::cluster::status::{Member, Status};
 
-use gather::{Source, gather};
+pub(in crate::cli) use gather::{GatherError, Source, gather, read_view};
+pub(in crate::cli) use render::since;
 
 /// How it is printed
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -87,7 +88,7 @@ pub fn main(args: &[String]) -> ExitCode {
         Ok(arguments) => arguments,
         Err(code) => return code,
     };
-    let source = match source(&arguments) {
+    let source = match source(&arguments.etcd, arguments.cluster_id.as_deref(), &arguments.http) {
         Ok(source) => source,
         Err(why) => {
             eprintln!("moonkeeper status: {why}");
@@ -112,12 +113,13 @@ pub fn main(args: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn source(arguments: &Arguments) -> Result<Source, String> {
-    let cluster_id = cluster_id(arguments.cluster_id.as_deref());
-    if !arguments.http.is_empty() {
-        return Ok(Source::Http(arguments.http.clone()));
+/// Returns where to look for members: at the given masters, in etcd, or without either at the master on this host.
+pub(super) fn source(etcd: &EtcdOptions, cluster: Option<&str>, http: &[String]) -> Result<Source, String> {
+    let cluster_id = cluster_id(cluster);
+    if !http.is_empty() {
+        return Ok(Source::Http(http.to_vec()));
     }
-    match arguments.etcd.access().map_err(|why| format!("--etcd_endpoints: {why}"))? {
+    match etcd.access().map_err(|why| format!("--etcd_endpoints: {why}"))? {
         Some(_) if !Keys::is_cluster_id(&cluster_id) => {
             Err(format!("'{cluster_id}' is not a cluster id: 1 to 63 of a-z, 0-9, - and _"))
         }

@@ -4,8 +4,10 @@ use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
 use super::{Overview, Seen};
+use crate::cluster::etcd_health::size;
 use crate::cluster::promotion::PromotionReport;
 use crate::cluster::role::Role;
+use crate::cluster::snapshot::{HeldSnapshot, SnapshotStatus};
 
 /// Renders the overview as text for a terminal.
 pub(super) fn text(overview: &Overview) -> String {
@@ -25,6 +27,7 @@ pub(super) fn text(overview: &Overview) -> String {
     if let Some(health) = &overview.etcd {
         let _ = writeln!(text, "\netcd: {health}");
     }
+    text.push_str(&snapshots(overview));
     if let Some(report) = &overview.last_failover {
         let _ = writeln!(text, "\n{}", failover(report));
     }
@@ -99,10 +102,38 @@ fn row(seen: &Seen) -> [String; 8] {
     ]
 }
 
+/// Returns a line for each member that keeps snapshots.
+fn snapshots(overview: &Overview) -> String {
+    let mut text = String::new();
+    for Seen { member, status, .. } in &overview.members {
+        let Some(snapshots) = status.as_ref().and_then(|status| status.snapshots.as_ref()) else { continue };
+        if text.is_empty() {
+            text.push_str("\nsnapshots:\n");
+        }
+        let _ = writeln!(text, "  {}: {}", member.name, held(snapshots));
+    }
+    text
+}
+
+fn held(snapshots: &SnapshotStatus) -> String {
+    let record = |it: &HeldSnapshot| {
+        format!(
+            "record {} ({}, {})",
+            it.sequence_id,
+            size(it.bytes),
+            since(Duration::from_millis(it.taken_at_ms))
+        )
+    };
+    let all: Vec<String> = snapshots.held.iter().map(record).collect();
+    let mut text = if all.is_empty() { "none yet".to_owned() } else { all.join(", ") };
+    if let Some(running) = &snapshots.running {
+        let _ = write!(text, "; one up to record {} is being taken: {}", running.sequence_id, running.stage);
+    }
+    text
+}
+
 fn failover(report: &PromotionReport) -> String {
-    let ago = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH + Duration::from_millis(report.at_ms))
-        .map_or_else(|_| "just now".to_owned(), ago);
+    let ago = since(Duration::from_millis(report.at_ms));
     format!(
         "last failover: {ago}, {} took over in {} ms ({}, term {}); of {} objects {} ({} bytes) are removed so far, because \
          their memory is gone; {} clients had to report their memory again",
@@ -117,6 +148,12 @@ fn failover(report: &PromotionReport) -> String {
     )
 }
 
+/// Formats how long ago a time was, given since 1970.
+pub(in crate::cli) fn since(at: Duration) -> String {
+    let elapsed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + at);
+    elapsed.map_or_else(|_| "just now".to_owned(), ago)
+}
+
 fn ago(elapsed: Duration) -> String {
     match elapsed.as_secs() {
         seconds @ ..120 => format!("{seconds} s ago"),
@@ -129,6 +166,7 @@ fn ago(elapsed: Duration) -> String {
 mod tests {
     use super::*;
     use crate::cluster::etcd_health::{EtcdHealth, Usage};
+    use crate::cluster::snapshot::SnapshotProgress;
     use crate::cluster::status::{Member, Status};
 
     #[test]
@@ -181,6 +219,23 @@ mod tests {
         quiet.etcd = Some(EtcdHealth { fullest, ..EtcdHealth::default() });
         let text = super::text(&quiet);
         assert!(text.contains("\netcd: 3.0 MiB of 16.0 MiB in use (19 %)"), "{text}");
+        assert!(!text.contains("snapshots"), "{text}");
+        quiet.members[0].status.as_mut().unwrap().snapshots = Some(SnapshotStatus::default());
+        assert!(super::text(&quiet).contains("\nsnapshots:\n  a: none yet\n"));
+        let taken_at_ms = u64::try_from(
+            (SystemTime::now() - Duration::from_secs(300))
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap()
+                .as_millis(),
+        )
+        .unwrap();
+        let held = HeldSnapshot { sequence_id: 9, bytes: 3 << 20, taken_at_ms, ..HeldSnapshot::default() };
+        let running = SnapshotProgress { sequence_id: 12, ..SnapshotProgress::default() };
+        quiet.members[0].status.as_mut().unwrap().snapshots =
+            Some(SnapshotStatus { held: vec![held], running: Some(running), ..SnapshotStatus::default() });
+        let text = super::text(&quiet);
+        let line = "  a: record 9 (3.0 MiB, 5 min ago); one up to record 12 is being taken: writing\n";
+        assert!(text.contains(line), "{text}");
         quiet.members[0].status.as_mut().unwrap().hold_ms_left = 12_345;
         let text = super::text(&quiet);
         assert!(text.contains("neither evicted nor removed for another 12.3 s, unless forced"), "{text}");

@@ -14,6 +14,7 @@ use crate::coordination::types::{Failure, MemberStatus};
 
 use trend::Trend;
 pub use verdict::Verdict;
+pub use words::size;
 
 /// Interval at which the members are asked.
 pub const INTERVAL: Duration = Duration::from_secs(10);

@@ -37,7 +37,8 @@ impl fmt::Display for EtcdHealth {
 }
 
 /// Formats a number of bytes with a binary unit.
-fn size(bytes: u64) -> String {
+#[must_use]
+pub fn size(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {
         if value < 1024.0 {

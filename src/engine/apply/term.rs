@@ -88,6 +88,8 @@ impl Sequencer<'_> {
         if digest != self.core.digest() {
             let own = self.core.digest();
             self.core.doubts.digest(Mismatch { record: id, own });
+        } else {
+            self.core.digest_matched = id;
         }
     }
 }

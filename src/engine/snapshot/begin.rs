@@ -84,6 +84,7 @@ impl Sequencer<'_> {
             report,
             // Signs of a divergence from the log are this master's own.
             doubts: _,
+            digest_matched: _,
             ids: _,
             hint: _,
             writers,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 
+use crate::cluster::snapshot::{HeldSnapshot, SnapshotRefused};
 use crate::cluster::status::Status;
 use crate::cluster::switchover::SwitchoverDone;
 
@@ -23,6 +24,10 @@ pub trait Control: Send + Sync + 'static {
     /// Hands over to the member with this name, or to the standby that is best placed. A hand-over that has begun goes
     /// on when the caller has gone.
     fn switchover(&self, to: Option<String>) -> Pending<Result<SwitchoverDone, ControlError>>;
+
+    /// Takes a snapshot, and returns it when it is announced. A snapshot that has begun goes on when the caller has
+    /// gone.
+    fn snapshot(&self) -> Pending<Result<HeldSnapshot, SnapshotRefused>>;
 }
 
 /// Why the master did not carry out a request.

@@ -10,6 +10,7 @@ mod audit;
 mod control;
 mod failure;
 mod routes;
+mod snapshots;
 mod subject;
 mod tls;
 
@@ -23,6 +24,7 @@ use tokio::sync::watch;
 pub use access::{Access, TokenError, read_token};
 pub use control::{Control, ControlError, Pending};
 pub use routes::{readable, router};
+pub use snapshots::{SnapshotAnswer, SnapshotsAnswer};
 
 use crate::master::settings::ha::AdminSettings;
 use crate::net::http_server::{self, HttpLimits};

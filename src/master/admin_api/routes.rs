@@ -16,6 +16,7 @@ use super::access::{self, Access};
 use super::audit::Detail;
 use super::control::Control;
 use super::failure::error;
+use super::snapshots;
 use crate::cluster::promotion::PromotionReport;
 use crate::cluster::status::{Fault, Member};
 use crate::cluster::switchover::SwitchoverRequest;
@@ -37,6 +38,7 @@ type Shared = State<Arc<dyn Control>>;
 pub fn router(control: Arc<dyn Control>, access: Access, changes: Router) -> Router {
     let guarded = Router::new()
         .route("/api/v1/switchover", post(switchover))
+        .route("/api/v1/snapshots", post(snapshots::take))
         .with_state(Arc::clone(&control))
         .merge(changes)
         .route_layer(middleware::from_fn_with_state(access, access::check));
@@ -50,6 +52,7 @@ pub fn readable(control: Arc<dyn Control>) -> Router {
         .route("/api/v1/members", get(members))
         .route("/api/v1/promotion", get(promotion))
         .route("/api/v1/digest", get(digest))
+        .route("/api/v1/snapshots", get(snapshots::list))
         .route("/ready", get(ready))
         .route("/live", get(live))
         .with_state(control)

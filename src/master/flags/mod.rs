@@ -147,6 +147,17 @@ fn check_effects(values: &Values, warnings: &mut Vec<Warning>) -> Result<(), Fla
                 }
                 _ => {}
             },
+            Effect::Used
+                if matches!(flag.name, "enable_snapshot" | "enable_snapshot_restore")
+                    && !ha
+                    && assignment.value == Value::Bool(true) =>
+            {
+                return Err(FlagError::Refused {
+                    flag: flag.name,
+                    value: assignment.text.clone(),
+                    reason: "without --enable_ha=true and --data_dir a restart begins with an empty index",
+                });
+            }
             Effect::Used if flag.group == Group::Replication && !ha && !is_default => {
                 warnings.push(Warning(format!(
                     "--{}={} in {} has no effect without --enable_ha=true",

@@ -1,6 +1,7 @@
 //! Turns counters and gauges into Prometheus metric families.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::SystemTime;
 
 use prometheus::proto::{Bucket, Histogram, Metric, MetricFamily, MetricType};
 
@@ -9,7 +10,7 @@ use super::gauges::{Gauges, ReplicationGauges, resident_bytes};
 use super::reference::{ABSENT_COUNTERS, ABSENT_GAUGES, BATCHES, SINGLES, standby_state};
 use super::rpc::RpcCounts;
 use super::samples::{counter, family, gauge, label};
-use super::{Counters, Metrics};
+use super::{Counters, Metrics, snapshots};
 use crate::wire::functions::Function;
 
 /// Collects all families, the reference's first and in its order as far as that makes sense.
@@ -227,6 +228,9 @@ impl Families {
         let help = "Rebuilds of the state from the log";
         self.counter("moonkeeper_rebuilds_total", help, gauges.rebuilds);
         self.0.extend(etcd::families(&gauges.etcd));
+        if let Some(report) = &gauges.snapshots {
+            self.0.extend(snapshots::families(report, SystemTime::now()));
+        }
     }
 
     fn ours(&mut self, metrics: &Metrics, gauges: &Gauges) {

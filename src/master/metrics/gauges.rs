@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::cluster::etcd_health::EtcdHealth;
-use crate::replication::node::status::Activity;
+use crate::replication::node::status::{Activity, SnapshotReport};
 
 /// A reading of all gauges.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -64,6 +64,8 @@ pub struct ReplicationGauges {
     pub rebuilds: u64,
     /// Size, quota and alarms of etcd.
     pub etcd: EtcdHealth,
+    /// Its snapshots; `None` without a data directory.
+    pub snapshots: Option<SnapshotReport>,
 }
 
 /// Gauges of one segment name.

@@ -12,6 +12,7 @@ mod reference;
 mod report;
 mod rpc;
 mod samples;
+mod snapshots;
 mod summary;
 
 use std::sync::Arc;

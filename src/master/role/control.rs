@@ -6,10 +6,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{oneshot, watch};
 
-use super::host::{Bulletin, Waiting};
+use super::host::{Bulletin, SnapshotsWaiting, Waiting};
 use crate::cluster::member::MemberValue;
 use crate::cluster::promotion::PromotionReport;
 use crate::cluster::role::Role;
+use crate::cluster::snapshot::{HeldSnapshot, SnapshotRefused};
 use crate::cluster::status::{Fault, Leader, Member, Status};
 use crate::cluster::switchover::SwitchoverDone;
 use crate::master::admin_api::{Control, ControlError, Pending};
@@ -17,11 +18,14 @@ use crate::master::etcd_health::EtcdHealthState;
 use crate::master::peer::{Identity, PeerFaults};
 use crate::replication::driver::Inputs;
 use crate::replication::node::status::{Activity, Promotion};
-use crate::replication::node::{HandedOver, HandoverError, HandoverId, Input};
+use crate::replication::node::{HandedOver, HandoverError, HandoverId, Input, SnapshotRequest};
 use crate::replication::time::MonotonicClock;
 
 /// How long a switchover waits for the new primary before it reports its result.
 const SUCCESSOR_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a request for a snapshot waits for it. A state of ten million objects takes about a minute.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A standby whose last bulletin is older than this does not count as caught up. The node publishes one every 50 ms.
 const STALE_BULLETIN: Duration = Duration::from_secs(1);
@@ -34,6 +38,7 @@ pub(super) struct NodeControl {
     inputs: Inputs,
     clock: MonotonicClock,
     waiting: Waiting,
+    snapshots_waiting: SnapshotsWaiting,
     next: AtomicU64,
     peer_faults: PeerFaults,
     etcd_health: EtcdHealthState,
@@ -54,6 +59,7 @@ impl NodeControl {
             inputs,
             clock,
             waiting: Waiting::default(),
+            snapshots_waiting: SnapshotsWaiting::default(),
             next: AtomicU64::new(0),
             peer_faults,
             etcd_health,
@@ -63,6 +69,11 @@ impl NodeControl {
     /// Returns the map of callers that wait for the end of a hand-over.
     pub(super) fn waiting(&self) -> Waiting {
         Arc::clone(&self.waiting)
+    }
+
+    /// Returns the map of callers that wait for a snapshot.
+    pub(super) fn snapshots_waiting(&self) -> SnapshotsWaiting {
+        Arc::clone(&self.snapshots_waiting)
     }
 }
 
@@ -132,6 +143,7 @@ impl Control for NodeControl {
             etcd: Some(self.etcd_health.borrow().clone()).filter(|health| !health.members.is_empty()),
             history: status.history,
             digest_at: status.against.clone(),
+            snapshots: status.snapshots.as_ref().map(|report| report.status.clone()),
             faults: faults(&bulletin, &self.peer_faults),
         }
     }
@@ -139,6 +151,24 @@ impl Control for NodeControl {
     fn silent_for(&self) -> Duration {
         let told = self.bulletins.borrow().at;
         self.clock.now().since(told)
+    }
+
+    fn snapshot(&self) -> Pending<Result<HeldSnapshot, SnapshotRefused>> {
+        let id = SnapshotRequest(self.next.fetch_add(1, Ordering::Relaxed));
+        let (sender, receiver) = oneshot::channel();
+        self.snapshots_waiting.lock().insert(id, sender);
+        let (inputs, waiting) = (self.inputs.clone(), Arc::clone(&self.snapshots_waiting));
+        Box::pin(async move {
+            inputs.send(Input::TakeSnapshot { id }).await;
+            match tokio::time::timeout(SNAPSHOT_TIMEOUT, receiver).await {
+                Ok(Ok(result)) => result,
+                Ok(Err(_)) => Err(SnapshotRefused::Failed("this master is stopping".to_owned())),
+                Err(_) => {
+                    waiting.lock().remove(&id);
+                    Err(SnapshotRefused::TimedOut(SNAPSHOT_TIMEOUT.as_secs()))
+                }
+            }
+        })
     }
 
     fn switchover(&self, to: Option<String>) -> Pending<Result<SwitchoverDone, ControlError>> {

@@ -9,8 +9,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
+use super::snapshots::SnapshotWorker;
 use crate::cluster::member::MemberValue;
 use crate::cluster::role::Role;
+use crate::cluster::snapshot::{HeldSnapshot, SnapshotRefused};
 use crate::cluster::view;
 use crate::engine::types::{LogTime, SequenceId, Term};
 use crate::master::companion::HeldPort;
@@ -23,7 +25,9 @@ use crate::master::serving::{Service, Serving};
 use crate::master::settings::ha::Durability;
 use crate::replication::driver::{Host, Inputs};
 use crate::replication::node::status::{Activity, NodeStatus};
-use crate::replication::node::{HandedOver, HandoverError, HandoverId, Input, Node, Peer};
+use crate::replication::node::{
+    HandedOver, HandoverError, HandoverId, Input, Node, Peer, SnapshotJob, SnapshotRequest,
+};
 use crate::replication::replica::Replica;
 use crate::replication::time::{LogClock, Monotonic, MonotonicClock, RunningClock};
 
@@ -32,6 +36,10 @@ const NEWS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Callers that wait for the end of a hand-over.
 pub(super) type Waiting = Arc<Mutex<HashMap<HandoverId, oneshot::Sender<Result<HandedOver, HandoverError>>>>>;
+
+/// Callers that wait for a snapshot.
+pub(super) type SnapshotsWaiting =
+    Arc<Mutex<HashMap<SnapshotRequest, oneshot::Sender<Result<HeldSnapshot, SnapshotRefused>>>>>;
 
 /// Status of a node, for the rest of the process.
 #[derive(Clone, Debug)]
@@ -81,6 +89,10 @@ pub(super) struct ProcessHost {
     pub follower: PeerFollower,
     /// Callers that wait for the end of a hand-over.
     pub waiting: Waiting,
+    /// Does jobs in the directory of snapshots; `None` without one.
+    pub snapshots: Option<SnapshotWorker>,
+    /// Callers that wait for a snapshot.
+    pub snapshots_waiting: SnapshotsWaiting,
     /// The clients being served; `None` while the port is not.
     pub serving: Option<Serving>,
     /// Turns clients away while they are not served.
@@ -248,6 +260,19 @@ impl Host for ProcessHost {
 
     fn handed_over(&mut self, id: HandoverId, result: Result<HandedOver, HandoverError>) {
         if let Some(waiting) = self.waiting.lock().remove(&id) {
+            // The caller may have hung up.
+            let _ = waiting.send(result);
+        }
+    }
+
+    fn snapshot(&mut self, job: SnapshotJob) {
+        if let Some(worker) = &self.snapshots {
+            worker.submit(job);
+        }
+    }
+
+    fn snapshot_taken(&mut self, id: SnapshotRequest, result: Result<HeldSnapshot, SnapshotRefused>) {
+        if let Some(waiting) = self.snapshots_waiting.lock().remove(&id) {
             // The caller may have hung up.
             let _ = waiting.send(result);
         }

@@ -3,6 +3,7 @@
 
 mod control;
 mod host;
+mod snapshots;
 mod testimony;
 
 use std::sync::Arc;
@@ -39,11 +40,13 @@ use crate::master::settings::ha::HaSettings;
 use crate::master::startup::{StartError, admin, rpc_address, rules, serve_http};
 use crate::net::listen::{self, host_and_port};
 use crate::replication::driver::{Inputs, drive};
-use crate::replication::node::{self, Input, Node};
+use crate::replication::node::{self, Input, Node, SnapshotPolicy};
+use crate::replication::snapshot::Origin;
 use crate::replication::time::{LogClock, MonotonicClock, RunningClock};
 
 use control::NodeControl;
 use host::{Bulletin, ProcessHost, Publishing};
+use snapshots::SnapshotWorker;
 
 /// Timeout of a call to etcd. It is shorter than the leader lease, so that a call that hangs does not cost the lease.
 const CALL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -81,15 +84,17 @@ pub(super) async fn run(
     tracing::info!(name = ha.member_name, %boot_id, cluster = settings.cluster_id, "starting as a member");
 
     let keys = Keys::new(&settings.cluster_id);
-    let node = create_node(
-        settings,
-        ha,
-        ports.addresses,
-        &NodeOrigin { boot_id, keys: keys.clone(), clock, wall, history },
-    );
+    let origin = NodeOrigin { boot_id, keys: keys.clone(), clock, wall, history };
+    let snapshots_dir = data_dir.as_ref().map(|(data_dir, _)| data_dir.snapshots());
+    let reading = snapshots_dir
+        .as_ref()
+        .map(|dir| snapshots::read(dir.clone(), history, rules(settings), ha.queue_bytes));
+    // What is shown until the snapshot has been read, which takes seconds if there are millions of objects.
+    let unread = create_node(settings, ha, &ports.addresses, &origin, None);
     let (inputs, received) = Inputs::channel();
-    let (state, current) = watch::channel(first_state(&node, clock));
-    let (bulletin, bulletins) = watch::channel(Bulletin::new(&node, clock.now()));
+    let (state, current) = watch::channel(first_state(&unread, clock));
+    let (bulletin, bulletins) = watch::channel(Bulletin::new(&unread, clock.now()));
+    drop(unread);
     let bulletins_of_history = bulletins.clone();
     let bulletins_of_testimony = bulletins.clone();
     let (applied, applied_here) = watch::channel(SequenceId(0));
@@ -149,6 +154,11 @@ pub(super) async fn run(
     if companion.is_some() {
         tasks.spawn(keep_testimony);
     }
+    let found = match reading {
+        Some(reading) => Some(snapshots::wait(reading, &bulletin, clock).await),
+        None => None,
+    };
+    let node = create_node(settings, ha, &ports.addresses, &origin, found);
     let host = ProcessHost {
         service: Service::new(settings, address, metrics),
         durability: ha.durability,
@@ -156,6 +166,8 @@ pub(super) async fn run(
         inputs: inputs.clone(),
         follower,
         waiting: control.waiting(),
+        snapshots: snapshots_dir.map(|dir| SnapshotWorker::start(dir, inputs.clone())),
+        snapshots_waiting: control.snapshots_waiting(),
         serving: None,
         door: Arc::clone(&door),
         held_port,
@@ -209,13 +221,20 @@ struct NodeOrigin {
     history: Option<History>,
 }
 
-/// Creates the node in its first state.
-fn create_node(settings: &Settings, ha: &HaSettings, addresses: Addresses, origin: &NodeOrigin) -> Node {
+/// Creates the node in its first state, which is that of the newest snapshot, if one was found.
+fn create_node(
+    settings: &Settings,
+    ha: &HaSettings,
+    addresses: &Addresses,
+    origin: &NodeOrigin,
+    found: Option<Origin>,
+) -> Node {
+    let snapshots = ha.snapshots.zip(found);
     let settings = node::Settings {
         name: ha.member_name.clone(),
         boot_id: origin.boot_id,
         keys: origin.keys.clone(),
-        addresses,
+        addresses: addresses.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         leader_ttl: ha.leader_lease_ttl,
         keep_alive: ha.keep_alive_interval,
@@ -227,6 +246,11 @@ fn create_node(settings: &Settings, ha: &HaSettings, addresses: Addresses, origi
         seed: origin.boot_id.0,
         history: origin.history,
         raise_after: RAISE_AFTER,
+        snapshots: snapshots.map(|(snapshots, origin)| SnapshotPolicy {
+            interval: snapshots.interval,
+            kept: snapshots.kept,
+            origin,
+        }),
     };
     Node::new(settings, origin.clock.now())
 }

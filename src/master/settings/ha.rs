@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::companion::CompanionSettings;
 use super::peer::PeerAuth;
+use super::snapshots::SnapshotSettings;
 use super::{FlagError, Reader, Settings, Warning};
 use crate::cluster::keys::Keys;
 use crate::coordination::etcd::{EtcdSettings, LoginFiles, TlsFiles, UserName};
@@ -39,6 +40,8 @@ pub struct HaSettings {
     pub companion: CompanionSettings,
     /// The folder for data that survives restarts.
     pub data_dir: Option<PathBuf>,
+    /// Snapshots in that folder; `None` without one.
+    pub snapshots: Option<SnapshotSettings>,
     /// Which calls are answered before they are durable.
     pub durability: Durability,
     /// What a promotion does with objects whose lease has ended.
@@ -166,6 +169,7 @@ impl Reader<'_> {
             admin: self.admin()?,
             companion: self.companion(warnings),
             data_dir: self.path("data_dir"),
+            snapshots: self.snapshots(warnings)?,
             durability: self.durability(warnings)?,
             expired: match self.values.text("expired") {
                 "keep" => Expired::Keep,

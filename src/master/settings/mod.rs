@@ -11,6 +11,7 @@ pub mod command_line;
 pub mod companion;
 pub mod ha;
 pub mod peer;
+pub mod snapshots;
 
 pub use ha::HaSettings;
 

@@ -101,6 +101,12 @@ enum Stage {
 }
 
 impl Following {
+    /// Returns the position of a node that starts from a snapshot.
+    pub(super) fn from_snapshot(at: &Latest) -> Self {
+        let trust = Trust::from_snapshot(at.last);
+        Self { position: Position::after(at), trust, ..Self::default() }
+    }
+
     /// Continues from another position, and forgets what was heard of the log's end.
     pub(super) fn reset(&mut self, position: Position) {
         self.position = position;
@@ -117,7 +123,7 @@ impl Following {
     /// Returns whether this node may stand for election. The election's own transaction checks that it has the whole
     /// log, so no report from a primary is needed.
     pub(super) fn is_candidate(&self) -> bool {
-        self.is_live() && self.trust.doubt().is_none()
+        self.is_live() && self.trust.doubt().is_none() && !self.trust.is_unconfirmed()
     }
 
     /// Returns whether this node has applied an end of the log that it heard lately, and could take over at once.
@@ -273,6 +279,9 @@ impl Node {
         }
         self.following.trouble = None;
         self.following.trust.reached_end(now, self.following.position.term);
+        if self.following.trust.is_unconfirmed() {
+            self.distrust("no digest in the log confirms the snapshot that it comes from".to_owned());
+        }
         let revision = revision + u64::from(planted!(WatchLate));
         let request = WatchRequest {
             range: self.settings.keys.batches(),

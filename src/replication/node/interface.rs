@@ -8,11 +8,13 @@ use crate::cluster::log_end::History;
 use crate::cluster::log_end::LogId;
 use crate::cluster::member::Addresses;
 use crate::cluster::member::BootId;
+use crate::cluster::snapshot::{HeldSnapshot, SnapshotRefused};
 use crate::coordination::types::{Failure, LeaseId, Request, Response, WatchEvent, WatchRequest};
 use crate::engine::rules::Rules;
 use crate::engine::types::{LogTime, SequenceId, Term};
 use crate::replication::call_ids::{CallId, WatchId};
 use crate::replication::replica::Replica;
+use crate::replication::snapshot::{Capture, Origin, Progress};
 use crate::replication::time::{LogClock, Monotonic};
 
 /// Identifies a request for a hand-over.
@@ -23,6 +25,40 @@ pub struct HandoverId(pub u64);
 /// thread, whose answer must not be taken for that of the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FlushId(pub u64);
+
+/// Identifies a snapshot that is being taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SnapshotId(pub u64);
+
+/// Identifies a request for a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SnapshotRequest(pub u64);
+
+/// A job for the host's directory of snapshots. Jobs are done in their order, on another thread than the node's.
+#[derive(Debug)]
+pub enum SnapshotJob {
+    /// Write a pending file and read it back. Answered by [`Input::SnapshotWritten`].
+    Write {
+        /// Repeated in the answer.
+        id: SnapshotId,
+        capture: Box<Capture>,
+        progress: Arc<Progress>,
+    },
+    /// Announce a pending file, then remove these snapshots. Answered by [`Input::SnapshotAnnounced`].
+    Announce {
+        /// Repeated in the answer.
+        id: SnapshotId,
+        /// The last record of the snapshot.
+        last: SequenceId,
+        /// The last records of those that are not kept any longer.
+        remove: Vec<SequenceId>,
+    },
+    /// Remove a pending file.
+    Discard {
+        /// The last record of the snapshot.
+        last: SequenceId,
+    },
+}
 
 /// Why there was no hand-over.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -122,6 +158,15 @@ pub enum Input {
         /// Name of the standby that is to lead; `None` lets this primary choose.
         to: Option<String>,
     },
+    /// A pending snapshot was written and read back, or could not be.
+    SnapshotWritten { id: SnapshotId, result: Result<HeldSnapshot, String> },
+    /// A pending snapshot was announced, or could not be.
+    SnapshotAnnounced { id: SnapshotId, result: Result<(), String> },
+    /// An administrator or the operator requests a snapshot of the state as it is now.
+    TakeSnapshot {
+        /// Repeated in [`Command::SnapshotTaken`].
+        id: SnapshotRequest,
+    },
     /// The process is to end: hand over if possible.
     Stop,
 }
@@ -175,6 +220,13 @@ pub enum Command {
         id: HandoverId,
         result: Result<HandedOver, HandoverError>,
     },
+    /// Do this to the directory of snapshots.
+    Snapshot(SnapshotJob),
+    /// A request for a snapshot has ended.
+    SnapshotTaken {
+        id: SnapshotRequest,
+        result: Result<HeldSnapshot, SnapshotRefused>,
+    },
     /// The process may end.
     Stopped,
 }
@@ -199,6 +251,17 @@ pub struct Peer {
 
 /// Interval at which a node receives [`Input::Tick`].
 pub const TICK: Duration = Duration::from_millis(20);
+
+/// Settings of the snapshots of a node that has a directory for them, fixed at its start.
+#[derive(Clone, Debug)]
+pub struct SnapshotPolicy {
+    /// Time between two snapshots; `None` takes none without a request.
+    pub interval: Option<Duration>,
+    /// How many are kept; at least one.
+    pub kept: usize,
+    /// What the directory holds at the start.
+    pub origin: Origin,
+}
 
 /// The settings of a node, fixed at its start.
 #[derive(Clone, Debug)]
@@ -228,4 +291,6 @@ pub struct Settings {
     pub history: Option<History>,
     /// For how long all live members have to read a newer format before the log is raised to it.
     pub raise_after: Duration,
+    /// Snapshots, and what the directory of snapshots held at the start; `None` without one.
+    pub snapshots: Option<SnapshotPolicy>,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{CallId, Node, Phase, Purpose};
+use super::{CallId, Node, Phase, Purpose, Snapshots};
 use crate::cluster::member::{MAX_TROUBLE_CHARS, MemberValue};
 use crate::cluster::role::Role;
 use crate::coordination::types::{Failure, LeaseId, Op, Request, Response, Txn};
@@ -62,6 +62,7 @@ impl Node {
                 .log_trouble()
                 .filter(|_| !leads)
                 .map(|why| why.chars().take(MAX_TROUBLE_CHARS).collect()),
+            snapshots: self.snapshots.as_ref().map_or(Vec::new(), Snapshots::listed),
             formats: Format::readable_numbers(),
             version: self.settings.version.clone(),
         }

@@ -13,6 +13,7 @@ mod leaving;
 mod member;
 mod raising;
 mod serving;
+mod snapshots;
 pub mod status;
 mod trust;
 mod view;
@@ -25,6 +26,7 @@ use super::follower::Position;
 use super::lease::LeaderLease;
 use super::linger::Linger;
 use super::replica::Replica;
+use super::snapshot::Restored;
 use super::time::{LogClock, Monotonic};
 use super::writer::Writer;
 use crate::cluster::log_end::History;
@@ -35,7 +37,10 @@ use crate::coordination::types::{Failure, LeaseId, Request, Response, WatchEvent
 use crate::engine::types::{SequenceId, Term};
 
 pub use super::call_ids::{CallId, WatchId};
-pub use interface::{Command, FlushId, HandedOver, HandoverError, HandoverId, Input, Peer, Settings, TICK};
+pub use interface::{
+    Command, FlushId, HandedOver, HandoverError, HandoverId, Input, Peer, Settings, SnapshotId, SnapshotJob,
+    SnapshotPolicy, SnapshotRequest, TICK,
+};
 pub use view::View;
 
 use campaign::Campaign;
@@ -45,6 +50,7 @@ use heard::PrimaryWord;
 use leaving::Leaving;
 use member::Member;
 use raising::Raising;
+use snapshots::Snapshots;
 use witness::Witnessed;
 
 /// The purpose of a call, which decides how its answer is handled.
@@ -171,6 +177,8 @@ pub struct Node {
     dead: Option<BootId>,
     /// Processes that have ended, as witnesses reported.
     witnessed: Witnessed,
+    /// `None` without a directory for them.
+    snapshots: Option<Snapshots>,
     calls: HashMap<CallId, Purpose>,
     next_call: u64,
     next_watch: u64,
@@ -183,14 +191,24 @@ pub struct Node {
 impl Node {
     /// Creates a node that has not read anything yet.
     #[must_use]
-    pub fn new(settings: Settings, now: Monotonic) -> Self {
-        let replica = Replica::new(settings.rules.clone(), settings.queue_bytes);
+    pub fn new(mut settings: Settings, now: Monotonic) -> Self {
         let chance = settings.seed | 1;
-        let history = settings.history;
+        let mut history = settings.history;
+        // Taken out, so that the settings do not keep the state in memory.
+        let of_snapshots = settings.snapshots.take();
+        let snapshots = of_snapshots.as_ref().map(|settings| Snapshots::new(settings, now));
+        let (replica, following) = match of_snapshots.and_then(|settings| settings.origin.restored) {
+            None => (Replica::new(settings.rules.clone(), settings.queue_bytes), Following::default()),
+            Some(Restored { replica, at }) => {
+                // What a snapshot has is durable.
+                history = History::newer(history, Some(History(at)));
+                (replica, Following::from_snapshot(&at))
+            }
+        };
         let mut node = Self {
             settings,
             replica,
-            following: Following::default(),
+            following,
             view: View::default(),
             member: Member::default(),
             phase: Phase::Standby,
@@ -203,6 +221,7 @@ impl Node {
             refused: None,
             dead: None,
             witnessed: Witnessed::default(),
+            snapshots,
             calls: HashMap::new(),
             next_call: 0,
             next_watch: 0,
@@ -280,6 +299,9 @@ impl Node {
                 self.primary_told(now, boot_id, PrimaryWord { log, term, durable, sent_ms });
             }
             Input::Switchover { id, to } => self.switchover(now, id, to),
+            Input::SnapshotWritten { id, result } => self.snapshot_written(now, id, result),
+            Input::SnapshotAnnounced { id, result } => self.snapshot_announced(now, id, result),
+            Input::TakeSnapshot { id } => self.snapshot_requested(now, id),
             Input::Stop => self.stop(now),
         }
         self.tick(now);
@@ -301,6 +323,7 @@ impl Node {
             Phase::Leading(_) => self.lead(now),
             Phase::Leaving(_) | Phase::Stopped => {}
         }
+        self.keep_snapshots(now);
         self.choose_peer();
     }
 
@@ -365,6 +388,7 @@ impl Node {
 
     /// Discards the state, to rebuild it from the log. The history of this master stays.
     fn start_over(&mut self) {
+        self.cancel_snapshot("the state is built anew");
         let watch = self.following.watch();
         self.unwatch(watch);
         self.following.rebuilds += 1;

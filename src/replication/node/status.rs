@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Campaign, Node, Phase, Stage};
+pub use super::snapshots::SnapshotReport;
+use super::{Campaign, Node, Phase, Snapshots, Stage};
 use crate::cluster::log_end::History;
 use crate::cluster::member::DigestAt;
 use crate::cluster::promotion::PromotionReason;
@@ -76,6 +77,8 @@ pub struct NodeStatus {
     pub lease_left: Option<Duration>,
     /// The last promotion of this process; `None` if there was none.
     pub promotion: Option<Promotion>,
+    /// Its snapshots; `None` without a directory for them.
+    pub snapshots: Option<SnapshotReport>,
 }
 
 impl Node {
@@ -108,7 +111,7 @@ impl Node {
     }
 
     /// Returns why a standby can neither follow nor stand.
-    fn trouble(&self) -> Option<String> {
+    pub(super) fn trouble(&self) -> Option<String> {
         let doubt = || {
             let doubt = self.following.trust.doubt();
             doubt.map(|reason| format!("it rebuilds its state from the log: {reason} (no manual action)"))
@@ -151,6 +154,7 @@ impl Node {
             rebuilds: self.following.rebuilds,
             lease_left: lease.map(|deadline| Monotonic(deadline.0).since(now)),
             promotion: self.report.clone(),
+            snapshots: self.snapshots.as_ref().map(Snapshots::report),
         }
     }
 }

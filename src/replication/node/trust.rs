@@ -12,8 +12,7 @@ use super::{Node, Phase};
 use crate::cluster::member::DigestAt;
 use crate::cluster::role::Role;
 use crate::engine::doubts::Doubts;
-use crate::engine::types::Digest;
-use crate::engine::types::Term;
+use crate::engine::types::{Digest, SequenceId, Term};
 use crate::replication::time::Monotonic;
 
 /// Earliest time from one rebuild to the next one in the same term while a primary leads: signs that come back after
@@ -25,10 +24,13 @@ const REBUILD_PAUSE: Duration = Duration::from_secs(10);
 pub(super) struct Trust {
     /// Why the state is in doubt, so that it has to be rebuilt.
     doubt: Option<String>,
-    /// The state is being built from the beginning of the log: the result is what the log says.
+    /// The state is being built from the beginning of the log, or from a snapshot that the log has confirmed: the result
+    /// is what the log says.
     building: bool,
     /// It is being built because it was in doubt.
     rebuilding: bool,
+    /// The last record of the snapshot that the state comes from, until a later `Digest` has matched.
+    unconfirmed: Option<SequenceId>,
     /// The term of the log in which the state was last rebuilt because it was in doubt, and when that ended.
     rebuilt: Option<(Term, Monotonic)>,
     /// Evidence that a primary's state was not what the log says: a `Digest` that a state built from the log contradicts.
@@ -45,6 +47,7 @@ impl Default for Trust {
             doubt: None,
             building: true,
             rebuilding: false,
+            unconfirmed: None,
             rebuilt: None,
             against: None,
             chain_broken_in: None,
@@ -54,6 +57,24 @@ impl Default for Trust {
 }
 
 impl Trust {
+    /// Returns the trust in a state that was read from a snapshot whose last record is `last`.
+    pub(super) fn from_snapshot(last: SequenceId) -> Self {
+        Self { unconfirmed: Some(last), ..Self::default() }
+    }
+
+    /// Returns whether the state comes from a snapshot that no later `Digest` has confirmed yet. Until then it is not
+    /// known to be what the log says.
+    pub(super) fn is_unconfirmed(&self) -> bool {
+        planted!(TrustSnapshot => return false);
+        self.unconfirmed.is_some()
+    }
+
+    /// Records the last `Digest` that has matched.
+    fn matched(&mut self, digest: SequenceId) {
+        if self.unconfirmed.is_some_and(|last| digest > last) {
+            self.unconfirmed = None;
+        }
+    }
     /// Returns why the state is in doubt; `None` if it is not.
     pub(super) fn doubt(&self) -> Option<&str> {
         self.doubt.as_deref()
@@ -73,6 +94,7 @@ impl Trust {
     pub(super) fn begin(&mut self) {
         self.rebuilding |= self.doubt.take().is_some();
         self.building = true;
+        self.unconfirmed = None;
     }
 
     /// Records that the end of the log was reached, in this term.
@@ -94,7 +116,7 @@ impl Trust {
             return false;
         }
         self.seen.add(signs);
-        if self.building {
+        if self.building && !self.is_unconfirmed() {
             self.note_log(signs, term);
             return false;
         }
@@ -148,12 +170,17 @@ impl Node {
     /// Checks for signs that the state is not what the log says, after a batch was applied.
     pub(super) fn check_trust(&mut self) {
         let signs = self.replica.engine.take_doubts();
-        planted!(IgnoreDoubt => return);
+        let matched = self.replica.engine.digest_matched();
+        planted!(IgnoreDoubt => return self.following.trust.matched(matched));
+        if !signs.is_empty() {
+            self.cancel_snapshot("a record has put the state in doubt");
+        }
         let term = self.following.position.term;
         if self.following.trust.take(&signs, term) {
             let reason = self.following.trust.doubt().unwrap_or_default();
             tracing::error!(reason, "the state differs from the log, so this master rebuilds it");
         }
+        self.following.trust.matched(matched);
     }
 
     /// Puts the state in doubt for this reason.
@@ -293,6 +320,25 @@ mod tests {
         assert!(trust.is_just_rebuilt(NOW.plus(REBUILD_PAUSE - Duration::from_millis(1)), Term(4)));
         assert!(!trust.is_just_rebuilt(NOW.plus(REBUILD_PAUSE), Term(4)));
         assert!(!trust.is_just_rebuilt(NOW, Term(5)));
+    }
+
+    #[test]
+    fn a_snapshot_that_no_digest_has_confirmed_is_doubted_and_not_the_primary() {
+        let mut trust = Trust::from_snapshot(SequenceId(10));
+        assert!(trust.is_unconfirmed());
+        // A digest from before the snapshot says nothing.
+        trust.matched(SequenceId(10));
+        assert!(trust.is_unconfirmed());
+        assert!(trust.take(&mismatch(20), Term(3)));
+        assert!(trust.doubt().is_some() && trust.against(Term(3)).is_none());
+        // The state that the whole log gives is beyond doubt.
+        trust.begin();
+        assert!(!trust.is_unconfirmed() && !trust.take(&mismatch(20), Term(3)));
+        assert!(trust.doubt().is_none() && trust.against(Term(3)).is_some());
+        // So is one from a snapshot that a digest has confirmed.
+        let mut trust = Trust::from_snapshot(SequenceId(10));
+        trust.matched(SequenceId(11));
+        assert!(!trust.is_unconfirmed() && !trust.take(&mismatch(20), Term(3)));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::background;
-use super::format::{check_from, read_from, walk};
+use super::format::{check_from, header_from, read_from, walk};
 use super::writing::write_to;
 use super::{Capture, FileError, FormatError, Header, Progress};
 use crate::engine::rules::Rules;
@@ -16,6 +16,8 @@ use crate::engine::{Engine, Log};
 const SUFFIX: &str = ".snapshot";
 /// Added to the name of a file until it is complete.
 const PARTIAL: &str = ".partial";
+/// Added to the name of a complete file until it is announced.
+const PENDING: &str = ".pending";
 
 /// A snapshot that was written.
 #[derive(Clone, Debug)]
@@ -38,10 +40,64 @@ pub struct Found {
 /// Writes a snapshot that has begun to a new file in `dir`, which is created if it does not exist. Only their owner can
 /// read them: they hold the keys of all objects.
 pub fn write(dir: &Path, capture: Capture, progress: &Progress) -> Result<Written, FileError> {
+    write_as("", dir, capture, progress)
+}
+
+/// Writes a snapshot as [`write`] does, under a name that no master starts from until the file is announced.
+pub fn write_pending(dir: &Path, capture: Capture, progress: &Progress) -> Result<Written, FileError> {
+    write_as(PENDING, dir, capture, progress)
+}
+
+/// Announces a pending snapshot: from here on a master may start from it. An existing file is not overwritten.
+pub fn announce(dir: &Path, last: SequenceId) -> Result<(), FileError> {
+    let path = file(dir, last);
+    let pending = with_suffix(&path, PENDING);
+    if path.exists() {
+        return Err(io(&path, ErrorKind::AlreadyExists.into()));
+    }
+    fs::rename(&pending, &path).map_err(|source| io(&path, source))?;
+    sync_dir(dir)
+}
+
+/// Removes a pending snapshot, if there is one.
+pub fn discard(dir: &Path, last: SequenceId) -> Result<(), FileError> {
+    remove(&with_suffix(&file(dir, last), PENDING))
+}
+
+/// Removes a snapshot, if there is one.
+pub fn forget(dir: &Path, last: SequenceId) -> Result<(), FileError> {
+    remove(&file(dir, last))
+}
+
+/// Removes files that were never announced, as an earlier process left them.
+pub fn tidy(dir: &Path) -> Result<(), FileError> {
+    let Ok(entries) = fs::read_dir(dir) else { return Ok(()) };
+    let unfinished = [PARTIAL, PENDING].map(|suffix| format!("{SUFFIX}{suffix}"));
+    for entry in entries.flatten() {
+        let is_unfinished = |name: &str| unfinished.iter().any(|end| name.ends_with(end.as_str()));
+        if entry.file_name().to_str().is_some_and(is_unfinished) {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn remove(path: &Path) -> Result<(), FileError> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != ErrorKind::NotFound => Err(io(path, source)),
+        _ => Ok(()),
+    }
+}
+
+fn file(dir: &Path, last: SequenceId) -> PathBuf {
+    dir.join(format!("{:020}{SUFFIX}", last.0))
+}
+
+fn write_as(suffix: &str, dir: &Path, capture: Capture, progress: &Progress) -> Result<Written, FileError> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|source| io(dir, source))?;
     let (header, objects) = (capture.header(), capture.objects());
-    let path = dir.join(format!("{:020}{SUFFIX}", header.at.last.0));
-    let partial = with_suffix(&path, PARTIAL);
+    let name = file(dir, header.at.last);
+    let (path, partial) = (with_suffix(&name, suffix), with_suffix(&name, PARTIAL));
     let written = write_partial(&partial, capture, progress);
     if written.is_err() {
         // If it cannot be removed, it does no harm: readers ignore files with this suffix, and `prune` removes them.
@@ -61,10 +117,7 @@ fn write_partial(partial: &Path, capture: Capture, progress: &Progress) -> Resul
         why => FileError::Wrong { path: partial.into(), why },
     };
     // The remains of an earlier attempt may have other permissions.
-    match fs::remove_file(partial) {
-        Err(source) if source.kind() != ErrorKind::NotFound => return Err(io(partial, source)),
-        _ => {}
-    }
+    remove(partial)?;
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(partial);
     let file = file.map_err(|source| io(partial, source))?;
     let mut out = BufWriter::new(&file);
@@ -77,6 +130,11 @@ fn write_partial(partial: &Path, capture: Capture, progress: &Progress) -> Resul
         return Err(wrong(FormatError::Header));
     }
     Ok(file.metadata().map_err(|source| io(partial, source))?.len())
+}
+
+/// Reads the header of a file. It says nothing about the rest.
+pub fn header(path: &Path) -> Result<Header, FileError> {
+    header_from(&mut open(path)?).map_err(|why| FileError::Wrong { path: path.into(), why })
 }
 
 /// Reads a file to its end, checks that it is complete and undamaged, and computes the digest of the state in it.
@@ -133,16 +191,9 @@ pub fn newest_good(dir: &Path, mut refused: impl FnMut(FileError)) -> Result<Opt
 /// Removes all snapshots but the newest `keep`, and the remains of those that were never finished.
 pub fn prune(dir: &Path, keep: usize) -> Result<(), FileError> {
     for (_, path) in list(dir)?.into_iter().skip(keep) {
-        fs::remove_file(&path).map_err(|source| io(&path, source))?;
+        remove(&path)?;
     }
-    let unfinished = format!("{SUFFIX}{PARTIAL}");
-    let Ok(entries) = fs::read_dir(dir) else { return Ok(()) };
-    for entry in entries.flatten() {
-        if entry.file_name().to_str().is_some_and(|name| name.ends_with(&unfinished)) {
-            fs::remove_file(entry.path()).map_err(|source| io(&entry.path(), source))?;
-        }
-    }
-    Ok(())
+    tidy(dir)
 }
 
 fn open(path: &Path) -> Result<BufReader<File>, FileError> {

@@ -47,6 +47,13 @@ pub fn check_from(from: &mut impl Read) -> Result<Header, FormatError> {
     if digest == header.digest { Ok(header) } else { Err(FormatError::Header) }
 }
 
+/// Reads the header of a snapshot.
+pub(super) fn header_from(from: &mut impl Read) -> Result<Header, FormatError> {
+    let mut bytes = [0; HEADER];
+    read_exact(from, &mut bytes, FormatError::Foreign)?;
+    read_header(&bytes)
+}
+
 /// Reads a snapshot to its end and passes every undamaged chunk, decompressed, to `visit`.
 pub(super) fn walk(
     from: &mut impl Read,

@@ -8,11 +8,16 @@ mod background;
 mod files;
 mod format;
 mod progress;
+mod start;
 mod writing;
 
-pub use files::{Found, Written, check, check_bytes, list, newest_good, prune, restore, write};
+pub use files::{
+    Found, Written, announce, check, check_bytes, discard, forget, header, list, newest_good, prune, restore,
+    tidy, write, write_pending,
+};
 pub use format::{check_from, read_from};
 pub use progress::Progress;
+pub use start::{Origin, Restored, describe, load, unusable};
 pub use writing::write_to;
 
 use std::path::PathBuf;

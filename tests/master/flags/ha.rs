@@ -8,6 +8,7 @@ use moonkeeper::master::settings::HaSettings;
 use moonkeeper::master::settings::companion::CompanionSettings;
 use moonkeeper::master::settings::ha::{Advertise, Durability, EtcdAccess, Expired};
 use moonkeeper::master::settings::peer::{PeerAuth, PeerTls};
+use moonkeeper::master::settings::snapshots::SnapshotSettings;
 use moonkeeper::net::listen::Listen;
 
 use super::{World, settings, warnings};
@@ -63,6 +64,7 @@ fn defaults() {
     assert_eq!(ha.peer_auth, PeerAuth::TokenInEtcd);
     assert_eq!(ha.admin.listen, Listen { host: "127.0.0.1".into(), port: 9004 });
     assert_eq!((ha.admin.token_file, ha.admin.tls, ha.data_dir), (None, None, None));
+    assert_eq!(ha.snapshots, None);
     assert_eq!(ha.companion, CompanionSettings::Own);
     assert_eq!((ha.durability, ha.expired), (Durability::Strict, Expired::Keep));
     assert_eq!(ha.inherited_client_ttl, Duration::from_secs(180));
@@ -272,6 +274,49 @@ fn promises_and_times() {
     assert!(ha_error(&["--durability=relaxed", "--relaxed_tail_records=0"]).contains("at least 1"));
     let (_, warnings) = host().run(&[&LEAST[..], &["--relaxed_tail_time=1s"]].concat());
     assert!(warnings.len() == 1 && warnings[0].contains("relaxed_tail_time"), "{warnings:?}");
+}
+
+#[test]
+fn snapshots_come_with_a_data_directory() {
+    let with = |more: &[&str]| ha(&[&["--data_dir=/d"], more].concat()).snapshots.unwrap();
+    let settings = |seconds: u64, kept| {
+        let interval = (seconds > 0).then(|| Duration::from_secs(seconds));
+        SnapshotSettings { interval, kept }
+    };
+    assert_eq!(with(&[]), settings(600, 2));
+    assert_eq!(with(&["--snapshot_interval=2s", "--snapshots_kept=1"]), settings(2, 1));
+    assert_eq!(with(&["--snapshot_interval=0", "--snapshots_kept=8"]), settings(0, 8));
+    // The reference's.
+    assert_eq!(with(&["--enable_snapshot", "--enable_snapshot_restore"]), settings(600, 2));
+    assert_eq!(with(&["--enable_snapshot=false"]), settings(0, 2));
+    assert_eq!(with(&["--enable_snapshot=false", "--snapshot_interval=0"]), settings(0, 2));
+    assert_eq!(with(&["--snapshot_interval_seconds=30", "--snapshot_retention_count=3"]), settings(30, 3));
+    assert_eq!(with(&["--snapshot_interval_seconds=0"]), settings(0, 2));
+    let both = ["--snapshot_interval=5m", "--snapshot_interval_seconds=30"];
+    assert_eq!(with(&both), settings(300, 2));
+    assert_eq!(with(&["--snapshots_kept=4", "--snapshot_retention_count=3"]), settings(600, 4));
+    for (args, part) in [
+        (&["--snapshot_interval=600"][..], "at least 1s"),
+        (&["--snapshots_kept=0"], "1 to 8"),
+        (&["--snapshots_kept=9"], "1 to 8"),
+        (&["--snapshot_retention_count=0"], "snapshot_retention_count"),
+        (&["--enable_snapshot", "--snapshot_interval=0"], "exclude each other"),
+        (&["--enable_snapshot=false", "--snapshot_interval_seconds=60"], "exclude each other"),
+    ] {
+        let why = ha_error(&[&["--data_dir=/d"], args].concat());
+        assert!(why.contains(part), "{args:?}: {why}");
+    }
+    let warned = |more: &[&str]| host().run(&[&LEAST, more].concat()).1;
+    let warnings = warned(&["--data_dir=/d", "--enable_snapshot_restore=false"]);
+    assert!(warnings.len() == 1 && warnings[0].contains("the log"), "{warnings:?}");
+    // Without a directory there are none, and a command line that counts on them is refused.
+    for arg in ["--snapshot_interval=5m", "--snapshot_interval_seconds=60", "--snapshots_kept=3"] {
+        let warnings = warned(&[arg]);
+        assert!(warnings.len() == 1 && warnings[0].contains("--data_dir"), "{arg}: {warnings:?}");
+    }
+    for arg in ["--enable_snapshot", "--enable_snapshot_restore"] {
+        assert!(ha_error(&[arg]).contains("--data_dir"), "{arg}");
+    }
 }
 
 #[test]

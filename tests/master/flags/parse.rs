@@ -147,8 +147,8 @@ fn what_must_not_be_pretended_is_refused() {
         ("--enable_oplog", "--enable_ha"),
         ("--enable_multi_tenants=true", "separate"),
         ("--enable_offload=1", "memory only"),
-        ("--enable_snapshot", "snapshot"),
-        ("--enable_snapshot_restore", "snapshot"),
+        ("--enable_snapshot", "--data_dir"),
+        ("--enable_snapshot_restore", "--data_dir"),
         ("--root_fs_dir=/data", "directory"),
         ("--enable_cxl", "CXL"),
         ("--allocation_strategy=cxl", "CXL"),
@@ -171,7 +171,8 @@ fn what_must_not_be_pretended_is_refused() {
 fn flags_without_effect_are_named_in_warnings() {
     for arg in [
         "--etcd_endpoints=http://a:2379",
-        "--snapshot_interval_seconds=600",
+        "--snapshot_interval_seconds=60",
+        "--snapshot_backup_dir=/backup",
         "--nof_eviction_ratio=0.1",
         "--enable_kv_events",
         "--log_dir=/var/log",

@@ -115,6 +115,7 @@ fn with_etcd(durable: u64, applied: u64, activity: Activity, etcd: EtcdHealth) -
         digest_mismatches: 0,
         rebuilds: 0,
         etcd,
+        snapshots: None,
     };
     let gauges = Gauges { sequence_id: applied, replication: Some(replication), ..Gauges::default() };
     parse(&Metrics::new().prometheus_text(&gauges)).1

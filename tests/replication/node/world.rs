@@ -1,13 +1,14 @@
 //! A few nodes and a model of etcd in virtual time, without faults but for those that a test asks for: what a node does
 //! in one schedule, step by step. The simulator runs random schedules over the same code.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use moonkeeper::cluster::keys::Keys;
 use moonkeeper::cluster::log_end::History;
 use moonkeeper::cluster::member::{Addresses, BootId, MemberValue};
+use moonkeeper::cluster::snapshot::{HeldSnapshot, SnapshotRefused};
 use moonkeeper::coordination::model::{Model, WatchId as ModelWatch};
 use moonkeeper::coordination::types::{
     Failure, Get, KeyRange, KeyValue, LeaseId, Op, Request, Response, Txn, WatchEvent,
@@ -16,9 +17,11 @@ use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::types::LogTime;
 use moonkeeper::replication::node::status::{Activity, NodeStatus};
 use moonkeeper::replication::node::{
-    CallId, Command, FlushId, HandedOver, HandoverError, HandoverId, Input, Node, Peer, Settings, WatchId,
+    CallId, Command, FlushId, HandedOver, HandoverError, HandoverId, Input, Node, Peer, Settings,
+    SnapshotJob, SnapshotPolicy, WatchId,
 };
 use moonkeeper::replication::replica::Replica;
+use moonkeeper::replication::snapshot::Origin;
 use moonkeeper::replication::time::{LogClock, Monotonic};
 
 pub const STEP: u64 = 20_000;
@@ -56,6 +59,10 @@ pub struct Process {
     pub watches_begun: u32,
     pub ended: bool,
     pub handed_over: Vec<Result<HandedOver, HandoverError>>,
+    /// Jobs for its directory of snapshots that are to be done.
+    pub jobs: VecDeque<SnapshotJob>,
+    /// Requests for a snapshot that have ended.
+    pub taken: Vec<Result<HeldSnapshot, SnapshotRefused>>,
 }
 
 pub struct World {
@@ -85,6 +92,8 @@ pub struct World {
     pub holds_flushes: bool,
     /// Those flushes.
     pub held_flushes: Vec<FlushId>,
+    /// Masters that start have a directory of snapshots, and take one this often.
+    pub snapshots_every: Option<Duration>,
 }
 
 impl World {
@@ -106,7 +115,16 @@ impl World {
             held_elections: Vec::new(),
             holds_flushes: false,
             held_flushes: Vec::new(),
+            snapshots_every: None,
         };
+        (0..masters).for_each(|_| world.add_master());
+        world
+    }
+
+    /// Masters that take snapshots this often.
+    pub fn with_snapshots(masters: usize, every: Duration) -> Self {
+        let mut world = Self::new(0);
+        world.snapshots_every = Some(every);
         (0..masters).for_each(|_| world.add_master());
         world
     }
@@ -114,12 +132,12 @@ impl World {
     /// One more master starts.
     pub fn add_master(&mut self) {
         let index = self.processes.len();
-        let process = self.boot(index, None);
+        let process = self.boot(index, None, Origin::default());
         self.processes.push(process);
         self.obey(index);
     }
 
-    fn boot(&mut self, index: usize, history: Option<History>) -> Process {
+    fn boot(&mut self, index: usize, history: Option<History>, origin: Origin) -> Process {
         self.boots += 1;
         let boot_id = BootId(self.boots);
         let address = |kind: &str| format!("m{index}:{kind}");
@@ -144,6 +162,11 @@ impl World {
             seed: boot_id.0 * 7919,
             history,
             raise_after: Duration::from_secs(60),
+            snapshots: self.snapshots_every.map(|every| SnapshotPolicy {
+                interval: Some(every),
+                kept: 2,
+                origin,
+            }),
         };
         Process {
             node: Node::new(settings, Monotonic(self.now)),
@@ -160,13 +183,20 @@ impl World {
             watches_begun: 0,
             ended: false,
             handed_over: Vec::new(),
+            jobs: VecDeque::new(),
+            taken: Vec::new(),
         }
     }
 
     /// The process of a master is started again, with what it kept in its data directory.
     pub fn restart(&mut self, index: usize, history: Option<History>) {
+        self.restart_from(index, history, Origin::default());
+    }
+
+    /// The same, with what it finds in its directory of snapshots.
+    pub fn restart_from(&mut self, index: usize, history: Option<History>, origin: Origin) {
         self.watches.retain(|watch| watch.of != index);
-        let process = self.boot(index, history);
+        let process = self.boot(index, history, origin);
         self.processes[index] = process;
         self.obey(index);
     }
@@ -257,6 +287,8 @@ impl World {
                 }
                 Command::FollowPeer(peer) => self.processes[index].followed = peer,
                 Command::HandedOver { result, .. } => self.processes[index].handed_over.push(result),
+                Command::Snapshot(job) => self.processes[index].jobs.push_back(job),
+                Command::SnapshotTaken { result, .. } => self.processes[index].taken.push(result),
                 Command::Stopped => self.processes[index].ended = true,
                 Command::Discard(_) => {}
             }

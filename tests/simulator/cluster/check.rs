@@ -90,7 +90,7 @@ impl Sim {
         // What a corrupt primary wrote about its own state holds for no other.
         let wrong_digests = self.truth.corruption;
         if self.is_corrupt(index) {
-            return;
+            return self.check_snapshot_state(index, applied);
         }
         let term = if leads(activity) { term } else { Term(self.masters[index].term) };
         if faults > 0 || (!doubts.is_empty() && !wrong_digests) {

@@ -21,6 +21,15 @@ pub struct Corruption {
     shown_by: SequenceId,
     /// The term that a wrong digest is written in; `None` if the state itself was changed.
     digest: Option<Term>,
+    /// It was read from a wrong snapshot.
+    of_snapshot: bool,
+}
+
+impl Corruption {
+    /// The state of a wrong snapshot, which this digest in the log shows.
+    pub fn of_snapshot(replica: &Arc<Replica>, shown_by: SequenceId) -> Self {
+        Self { replica: Arc::clone(replica), shown_by, digest: None, of_snapshot: true }
+    }
 }
 
 impl Sim {
@@ -47,7 +56,8 @@ impl Sim {
         sequencer.apply(Format::NEWEST, next, now, &Record::MetadataPut { key: b"bit", value: b"1" });
         drop(sequencer);
         note!(self, "a bit turns in m{index}, which is at {}", next.0 - 1);
-        self.masters[index].corruption = Some(Corruption { replica, shown_by: next, digest: None });
+        self.masters[index].corruption =
+            Some(Corruption { replica, shown_by: next, digest: None, of_snapshot: false });
         self.truth.corruption = true;
     }
 
@@ -63,12 +73,16 @@ impl Sim {
         note!(self, "m{index} logs a wrong digest as {}", shown_by.0);
         self.truth.corruption = true;
         for standby in (0..self.masters.len()).filter(|standby| *standby != index) {
+            if self.is_corrupt(standby) {
+                continue;
+            }
             let master = &mut self.masters[standby];
             let following = master.node.as_ref().filter(|node| node.brief().0 == Activity::Following);
             master.corruption = following.map(|node| Corruption {
                 replica: Arc::clone(node.replica()),
                 shown_by,
                 digest: Some(term),
+                of_snapshot: false,
             });
         }
         self.input(index, Input::Queued);
@@ -90,6 +104,18 @@ impl Sim {
     pub fn is_corrupt(&mut self, index: usize) -> bool {
         self.is_suspect(index)
             && self.masters[index].corruption.as_ref().is_some_and(|corruption| corruption.digest.is_none())
+    }
+
+    /// A master whose state came from a wrong snapshot does not count as caught up once the log has shown it.
+    pub fn check_snapshot_state(&mut self, index: usize, applied: SequenceId) {
+        let now = self.clock(index);
+        let master = &self.masters[index];
+        let (Some(node), Some(corruption)) = (&master.node, &master.corruption) else { return };
+        let shown = corruption.of_snapshot && applied >= corruption.shown_by;
+        if shown && node.status(now).caught_up {
+            let what = format!("m{index} is caught up at {applied:?} with the state of a wrong snapshot");
+            self.fail(("doubt", what));
+        }
     }
 
     /// A master leads that has the log up to `end`: nothing in it has put its state in doubt.

@@ -6,8 +6,9 @@ use moonkeeper::cluster::log_end::LogId;
 use moonkeeper::cluster::member::BootId;
 use moonkeeper::coordination::types::{Failure, LeaseId, Request, Response, WatchEvent, WatchRequest};
 use moonkeeper::engine::types::{SequenceId, Term};
-use moonkeeper::replication::node::{CallId, FlushId, WatchId};
+use moonkeeper::replication::node::{CallId, FlushId, SnapshotId, WatchId};
 use moonkeeper::replication::replica::Replica;
+use moonkeeper::replication::snapshot::{Capture, Progress};
 use moonkeeper::replication::time::LogClock;
 
 use super::clients::{Op, Reply};
@@ -111,6 +112,19 @@ pub enum Event {
         to: Process,
         boot: BootId,
     },
+    /// A snapshot has been written.
+    SnapshotWrite {
+        to: Process,
+        id: SnapshotId,
+        capture: Box<Capture>,
+        progress: Arc<Progress>,
+    },
+    /// A snapshot was announced, or could not be.
+    SnapshotAnnounced {
+        to: Process,
+        id: SnapshotId,
+        result: Result<(), String>,
+    },
     Upkeep {
         of: Process,
         serial: u64,
@@ -204,17 +218,24 @@ pub struct Counts {
     pub suspended: u64,
     /// Virtual machines that were stopped.
     pub stopped: u64,
+    /// Snapshots that were announced.
+    pub snapshots: u64,
+    /// Processes that started from one.
+    pub snapshot_starts: u64,
+    /// Snapshots that were damaged or put in another's place.
+    pub tampered: u64,
     /// Faults of each kind, in the order of [`Fault`](super::plan::Fault).
     pub faults: [u64; plan::ALL.len()],
 }
 
 impl Counts {
     /// What happened, by name.
-    pub fn named(&self) -> [(&'static str, u64); 22] {
+    pub fn named(&self) -> [(&'static str, u64); 25] {
         let Self { events, terms, records, answers, unknown, reads, starts, waited, refused, .. } = *self;
         let Self { given_up_answers, handed_over, given_up, certain, expired, evicted, .. } = *self;
         let Self { witnessed, exempt, raised, .. } = *self;
         let Self { parked_puts, resumed, suspended, stopped, .. } = *self;
+        let Self { snapshots, snapshot_starts, tampered, .. } = *self;
         [
             ("events", events),
             ("terms", terms),
@@ -238,6 +259,9 @@ impl Counts {
             ("resumed", resumed),
             ("suspended", suspended),
             ("stopped", stopped),
+            ("snapshots", snapshots),
+            ("snapshot_starts", snapshot_starts),
+            ("tampered", tampered),
         ]
     }
 
@@ -265,6 +289,9 @@ impl Counts {
         self.resumed += other.resumed;
         self.suspended += other.suspended;
         self.stopped += other.stopped;
+        self.snapshots += other.snapshots;
+        self.snapshot_starts += other.snapshot_starts;
+        self.tampered += other.tampered;
         self.faults.iter_mut().zip(other.faults).for_each(|(sum, more)| *sum += more);
     }
 }

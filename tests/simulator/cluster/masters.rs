@@ -15,6 +15,7 @@ use moonkeeper::replication::node::{
 use moonkeeper::replication::time::Monotonic;
 
 use super::chance::Chance;
+use super::corruption::Corruption;
 use super::machines::Machine;
 use super::plan::{MS, SECOND};
 use super::serving::Server;
@@ -60,14 +61,16 @@ pub struct Master {
     pub reports: BTreeMap<String, Monotonic>,
     next_told: u64,
     /// What its data directory says of the log.
-    saved: Option<History>,
+    pub saved: Option<History>,
     next_save: u64,
+    /// The files in its directory of snapshots.
+    pub files: Vec<super::disks::File>,
     /// A call that outlived its connection.
     pub straggler: Option<super::straggler::Straggler>,
     /// What was compared last.
     pub compared: Option<(u64, u64)>,
     /// Its state is not what the log says.
-    pub corruption: Option<super::corruption::Corruption>,
+    pub corruption: Option<Corruption>,
     /// How its role was last told.
     told: Option<(Activity, Term)>,
 }
@@ -98,6 +101,7 @@ impl Master {
             next_told: 0,
             saved: None,
             next_save: 0,
+            files: Vec::new(),
             straggler: None,
             compared: None,
             corruption: None,
@@ -141,6 +145,9 @@ impl Sim {
             peer: address("peer"),
             admin: address("admin"),
         };
+        let history = self.masters[index].saved.filter(|_| self.plan.data_dir);
+        note!(self, "m{index} boots as {}", process.boot);
+        let (snapshots, shown_by) = self.read_disk(index, history).unzip();
         // No wall clock is right.
         let wall = 1_700_000_000_000 + self.chance.below(4_000_000_000);
         let settings = Settings {
@@ -157,12 +164,15 @@ impl Sim {
             queue_bytes: self.plan.queue_bytes,
             wall: LogTime(wall),
             seed: self.chance.next(),
-            history: self.masters[index].saved.filter(|_| self.plan.data_dir),
+            history,
             raise_after: self.witnesses.raise_after,
+            snapshots,
         };
-        note!(self, "m{index} boots as {}", process.boot);
         self.masters[index].machine.boot(self.now);
         let node = Node::new(settings, self.clock(index));
+        if let Some(shown_by) = shown_by.flatten() {
+            self.masters[index].corruption = Some(Corruption::of_snapshot(node.replica(), shown_by));
+        }
         self.masters[index].node = Some(node);
         self.masters[index].compared = None;
         self.obey(index);
@@ -282,6 +292,12 @@ impl Sim {
                 self.witnesses.heard(process, boot);
                 self.input(index, Input::ProcessEnded { boot_id: boot });
             }
+            Event::SnapshotWrite { id, capture, progress, .. } => {
+                self.write_snapshot(index, id, *capture, &progress);
+            }
+            Event::SnapshotAnnounced { id, result, .. } => {
+                self.input(index, Input::SnapshotAnnounced { id, result });
+            }
             Event::Upkeep { serial, .. } => self.upkeep(index, serial),
             Event::LookAgain { serial, .. } => self.look_again(index, serial),
             Event::Call { client, number, op, .. } => self.called(index, client, number, op),
@@ -363,6 +379,8 @@ impl Sim {
                     self.counts.handed_over += u64::from(result.is_ok());
                     self.counts.given_up += u64::from(matches!(result, Err(HandoverError::Failed(_))));
                 }
+                Command::Snapshot(job) => self.snapshot_job(index, job),
+                Command::SnapshotTaken { .. } => {}
                 Command::Stopped => stopped = true,
             }
         }

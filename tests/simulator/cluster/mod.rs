@@ -22,6 +22,7 @@ mod claims;
 mod clients;
 mod corruption;
 mod damage;
+mod disks;
 mod etcd;
 mod event;
 mod executing;
@@ -49,6 +50,7 @@ use moonkeeper::engine::types::SequenceId;
 use chance::Chance;
 use claims::Claims;
 use clients::{Client, Reply};
+use disks::Disks;
 use etcd::Etcd;
 pub use event::{Counts, Event, Process};
 use masters::Master;
@@ -114,6 +116,7 @@ pub struct Sim {
     witnesses: Witnesses,
     /// Decides whose machines sleep.
     sleeps: Chance,
+    disks: Disks,
 }
 
 /// Runs a seed, with a trace or, which takes less time, without.
@@ -162,6 +165,7 @@ impl Sim {
             settled: SequenceId(0),
             witnesses: Witnesses::new(seed),
             sleeps: machines::chance(seed),
+            disks: Disks::new(seed),
             keys,
             plan,
             chance,
@@ -255,6 +259,8 @@ impl Sim {
             | Event::Told { to, .. }
             | Event::Dead { to, .. }
             | Event::Witness { to, .. }
+            | Event::SnapshotWrite { to, .. }
+            | Event::SnapshotAnnounced { to, .. }
             | Event::Upkeep { of: to, .. }
             | Event::LookAgain { of: to, .. } => {
                 if self.masters[to.master].boot == to.boot {

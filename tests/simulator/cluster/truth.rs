@@ -13,7 +13,7 @@ use moonkeeper::engine::record::{EvictRule, LeaseBucket, Record};
 use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::types::Digest;
 use moonkeeper::engine::types::{ErrorCode, LogTime, ObjectId, SequenceId, Term, Uuid};
-use moonkeeper::replication::batch::Batch;
+use moonkeeper::replication::batch::{Batch, Header};
 
 use super::claims::{Bytes, Rewritten, bytes_of};
 
@@ -83,6 +83,10 @@ pub struct Truth {
     format: Option<Format>,
     /// The term and the digest after each record, from the first one on.
     records: Vec<(Term, Digest)>,
+    /// The batches, by their last record.
+    pub batches: BTreeMap<SequenceId, (Header, Checksum)>,
+    /// The records that are digests of the state before them.
+    pub digests: BTreeSet<SequenceId>,
     /// What was under each key, from which record on.
     versions: BTreeMap<Vec<u8>, Vec<(SequenceId, Seen)>>,
     objects: BTreeMap<ObjectId, Vec<u8>>,
@@ -141,6 +145,8 @@ impl Truth {
             term: Term(0),
             format: None,
             records: Vec::new(),
+            batches: BTreeMap::new(),
+            digests: BTreeSet::new(),
             versions: BTreeMap::new(),
             objects: BTreeMap::new(),
             leader: None,
@@ -283,6 +289,7 @@ impl Truth {
             return Err(("log time", format!("{id:?} says {at:?}, too soon after {:?}", self.began)));
         }
         self.last = header.last;
+        self.batches.insert(header.last, (header, batch.checksum));
         self.news.batches.push(format!("t{} {}..{} {kinds}", header.term.0, header.first.0, header.last.0));
         let faults = self.engine.faults();
         let doubts = self.engine.take_doubts();
@@ -298,6 +305,9 @@ impl Truth {
     fn apply(&mut self, format: Format, id: SequenceId, at: LogTime, record: &Record<'_>) {
         let objects = self.engine.len();
         let mut sequencer = self.engine.sequencer(at);
+        if matches!(record, Record::Digest { digest } if *digest == sequencer.digest()) {
+            self.digests.insert(id);
+        }
         sequencer.apply(format, id, at, record);
         self.records.push((self.term, sequencer.digest()));
         drop(sequencer);

@@ -47,10 +47,10 @@ class Up:
         """The rest of the first line that starts so, blanks aside."""
         return re.search(rf"^ *{re.escape(start)}(.*)$", self.text(), re.MULTILINE).group(1)
 
-    def command(self, start):
-        """Runs a command that it has proposed, and returns what that prints."""
+    def command(self, start, *more):
+        """Runs a command that it has proposed, with more arguments, and returns what that prints."""
         arguments = self.line(f"moonkeeper {start}").split()
-        command = [os.environ["MOONKEEPER_BIN"], start, *arguments]
+        command = [os.environ["MOONKEEPER_BIN"], start, *arguments, *more]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done
         return done.stdout

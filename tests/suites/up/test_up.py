@@ -67,13 +67,29 @@ def test_the_masters_end_with_it_even_when_it_is_killed(start_up):
 
 
 def test_with_a_folder_the_index_is_still_there_after_a_restart(start_up, start_client, tmp_path):
-    data = f"--data-dir={tmp_path / 'data'}"
-    up = start_up(data)
+    folder = tmp_path / "data"
+    data, often = f"--data-dir={folder}", ("--", "--snapshot_interval=1s")
+
+    def holders():
+        """The masters that have a snapshot."""
+        return {each.parts[-3] for each in folder.glob("*/snapshots/*.snapshot")}
+
+    up = start_up(data, *often)
     client = start_client(up)
     ports = [f"--etcd-port={up.line('cluster ').rsplit(':', 1)[1]}"]
     assert client.ask("put", "kept") == "0"
+    wait_until(lambda: len(holders()) == 2, "both standbys to have a snapshot")
     assert up.stop() == 0
-    up = start_up(data, *ports)
+    held = holders()
+    up = start_up(data, *ports, *often)
+
+    def from_snapshots():
+        """The masters that have started from a snapshot; None while one does not answer."""
+        members = json.loads(up.command("status", "-o", "json"))["members"]
+        told = {each["name"]: each["status"] and each["status"]["snapshots"] for each in members}
+        return {name for name, snapshots in told.items() if snapshots["started_from"]} if all(told.values()) else None
+
+    assert wait_until(from_snapshots, "all masters to answer") == held
 
     def found():
         answer = client.ask("get", "kept")

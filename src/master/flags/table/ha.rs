@@ -186,7 +186,7 @@ pub(super) const FLAGS: &[Flag] = &[
         "",
         Replication,
         "Folder for what this master keeps across restarts: which log it knows, so that it notices one that was deleted or \
-         restored from a backup; none if empty",
+         restored from a backup, and its snapshots; none if empty",
     ),
     used(
         "durability",

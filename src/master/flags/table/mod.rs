@@ -9,6 +9,7 @@ mod logging;
 mod objects;
 mod ours;
 mod serving;
+mod snapshots;
 mod unsupported;
 
 use std::sync::LazyLock;
@@ -142,8 +143,16 @@ const fn refused(name: &'static str, kind: Kind, default: &'static str, reason: 
 }
 
 static ALL: LazyLock<Vec<Flag>> = LazyLock::new(|| {
-    let mut flags: Vec<Flag> =
-        [serving::FLAGS, objects::FLAGS, ha::FLAGS, unsupported::FLAGS, logging::FLAGS, ours::FLAGS].concat();
+    let mut flags: Vec<Flag> = [
+        serving::FLAGS,
+        objects::FLAGS,
+        ha::FLAGS,
+        snapshots::FLAGS,
+        unsupported::FLAGS,
+        logging::FLAGS,
+        ours::FLAGS,
+    ]
+    .concat();
     flags.sort_by_key(|flag| flag.name);
     flags
 });

@@ -6,7 +6,6 @@ use super::{Flag, inert, refused};
 
 const OPLOG: &str =
     "batches take the records that wait, standbys watch the log, and a write is retried until etcd answers";
-const SNAPSHOT: &str = "snapshots are not part of this version, so there is nothing for it to configure";
 const TENANTS: &str = "tenants are not part of this version, so there is nothing for it to configure";
 const EVENTS: &str = "this master publishes no KV cache events";
 const NOF: &str = "this master has no NVMe-over-Fabrics segments";
@@ -23,29 +22,6 @@ pub(super) const FLAGS: &[Flag] = &[
     inert("batch_oplog_retry_timeout_sec", Uint32, "180", OPLOG),
     inert("pod_name", Text, "", POD),
     inert("pod_namespace", Text, "", POD),
-    refused(
-        "enable_snapshot",
-        Bool,
-        "false",
-        "this version takes no snapshots: a restart would start with an empty index",
-    ),
-    refused(
-        "enable_snapshot_restore",
-        Bool,
-        "false",
-        "this version restores no snapshots: it would start with an empty index",
-    ),
-    inert("snapshot_backup_dir", Text, "", SNAPSHOT),
-    inert("snapshot_catalog_backend_connstring", Text, "", SNAPSHOT),
-    inert("snapshot_catalog_backend_type", Text, "", SNAPSHOT),
-    inert("snapshot_catalog_store_connstring", Text, "", SNAPSHOT),
-    inert("snapshot_catalog_store_type", Text, "", SNAPSHOT),
-    inert("snapshot_child_timeout_seconds", Uint64, "300", SNAPSHOT),
-    inert("snapshot_interval_seconds", Uint64, "600", SNAPSHOT),
-    inert("snapshot_object_store_type", Text, "", SNAPSHOT),
-    inert("snapshot_payload_backend_type", Text, "", SNAPSHOT),
-    inert("snapshot_payload_store_type", Text, "", SNAPSHOT),
-    inert("snapshot_retention_count", Uint32, "2", SNAPSHOT),
     refused(
         "enable_multi_tenants",
         Bool,

@@ -1,0 +1,182 @@
+//! The directory of snapshots: reads it at the start, and does the node's jobs there, on one thread and in their order.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::host::Bulletin;
+use crate::cluster::log_end::History;
+use crate::cluster::snapshot::HeldSnapshot;
+use crate::engine::rules::Rules;
+use crate::engine::types::SequenceId;
+use crate::replication::driver::Inputs;
+use crate::replication::node::{Input, SnapshotJob};
+use crate::replication::snapshot::{self, Capture, FileError, Origin, Progress};
+use crate::replication::time::MonotonicClock;
+
+/// Interval at which a master that reads a snapshot shows that it is alive.
+const SIGN_OF_LIFE: Duration = Duration::from_millis(100);
+
+/// Starts to read the newest snapshot of a directory that a master with this history can start from.
+pub(super) fn read(
+    dir: PathBuf,
+    history: Option<History>,
+    rules: Rules,
+    queue_bytes: usize,
+) -> JoinHandle<Origin> {
+    tokio::task::spawn_blocking(move || snapshot::load(&dir, history.as_ref(), &rules, queue_bytes))
+}
+
+/// Waits until a snapshot has been read, and publishes meanwhile that this master is alive and what it waits for.
+pub(super) async fn wait(
+    mut reading: JoinHandle<Origin>,
+    bulletin: &watch::Sender<Bulletin>,
+    clock: MonotonicClock,
+) -> Origin {
+    let read = loop {
+        match tokio::time::timeout(SIGN_OF_LIFE, &mut reading).await {
+            Ok(read) => break read,
+            Err(_) => bulletin.send_modify(|bulletin| {
+                bulletin.at = clock.now();
+                bulletin.status.trouble = Some("it reads its newest snapshot".to_owned());
+            }),
+        }
+    };
+    let origin = read.unwrap_or_else(|error| {
+        tracing::error!(%error, "cannot read the snapshots");
+        Origin::default()
+    });
+    match &origin.restored {
+        Some(restored) => {
+            let objects = restored.replica.engine.len();
+            let sequence_id = restored.at.last.0;
+            tracing::info!(sequence_id, objects, "starting from a snapshot");
+        }
+        None => tracing::info!("there is no snapshot to start from, reading the log from its beginning"),
+    }
+    origin
+}
+
+/// The thread that does jobs in the directory of snapshots.
+pub(super) struct SnapshotWorker {
+    jobs: mpsc::Sender<SnapshotJob>,
+    inputs: Inputs,
+}
+
+impl SnapshotWorker {
+    /// Starts the thread. It ends with this value; the process does not wait for it.
+    pub(super) fn start(dir: PathBuf, inputs: Inputs) -> Self {
+        let (jobs, received) = mpsc::channel();
+        let answers = inputs.clone();
+        let work = move || {
+            for job in received {
+                if let Some(answer) = carry_out(&dir, job) {
+                    answers.send_from_thread(answer);
+                }
+            }
+        };
+        if let Err(error) = thread::Builder::new().name("snapshots".to_owned()).spawn(work) {
+            tracing::error!(%error, "cannot start the thread that writes snapshots");
+        }
+        Self { jobs, inputs }
+    }
+
+    /// Passes a job on.
+    pub(super) fn submit(&self, job: SnapshotJob) {
+        let Err(mpsc::SendError(job)) = self.jobs.send(job) else { return };
+        let gone = "the thread that writes snapshots has ended".to_owned();
+        let answer = match job {
+            SnapshotJob::Write { id, .. } => Input::SnapshotWritten { id, result: Err(gone) },
+            SnapshotJob::Announce { id, .. } => Input::SnapshotAnnounced { id, result: Err(gone) },
+            SnapshotJob::Discard { .. } => return,
+        };
+        let inputs = self.inputs.clone();
+        tokio::spawn(async move { inputs.send(answer).await });
+    }
+}
+
+fn carry_out(dir: &Path, job: SnapshotJob) -> Option<Input> {
+    match job {
+        SnapshotJob::Write { id, capture, progress } => {
+            Some(Input::SnapshotWritten { id, result: write(dir, *capture, &progress) })
+        }
+        SnapshotJob::Announce { id, last, remove } => {
+            let result = snapshot::announce(dir, last).map_err(|error| error.to_string());
+            if result.is_ok() {
+                remove.into_iter().for_each(|last| warn("remove an old", snapshot::forget(dir, last), last));
+            }
+            Some(Input::SnapshotAnnounced { id, result })
+        }
+        SnapshotJob::Discard { last } => {
+            warn("discard a", snapshot::discard(dir, last), last);
+            None
+        }
+    }
+}
+
+fn write(dir: &Path, capture: Capture, progress: &Progress) -> Result<HeldSnapshot, String> {
+    // Without an answer the node would wait for ever.
+    let written = catch_unwind(AssertUnwindSafe(|| snapshot::write_pending(dir, capture, progress)));
+    let written = written.map_err(|_| "the thread that wrote it panicked".to_owned())?;
+    Ok(written.map_err(|error| error.to_string())?.held())
+}
+
+fn warn(what: &str, result: Result<(), FileError>, last: SequenceId) {
+    if let Err(error) = result {
+        tracing::warn!(%error, sequence_id = last.0, "cannot {what} snapshot");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    use crate::cluster::log_end::{Checksum, Latest, LogId};
+    use crate::engine::Engine;
+    use crate::engine::types::{LogTime, Term};
+    use crate::replication::node::SnapshotId;
+
+    #[test]
+    fn a_job_that_fails_is_answered_with_the_cause() {
+        let folder = std::env::temp_dir().join(format!("moonkeeper-jobs-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        let dir = folder.join("snapshots");
+        let engine = Arc::new(Engine::new(Rules::default()));
+        let mut at = Latest { log: LogId(7), term: Term(1), last: SequenceId(0), checksum: Checksum(1) };
+        let mut job = |dir: &Path, id: u64| {
+            let put = engine.sequencer(LogTime(1)).put_metadata(b"key", b"value", |_, _, _| Ok::<_, ()>(()));
+            assert!(put.is_ok());
+            at.last = engine.applied();
+            let capture = Box::new(snapshot::begin(&engine, &at).unwrap());
+            let job = SnapshotJob::Write { id: SnapshotId(id), capture, progress: Arc::default() };
+            (at.last, carry_out(dir, job))
+        };
+        let (last, answer) = job(&dir, 1);
+        let Some(Input::SnapshotWritten { id: SnapshotId(1), result: Ok(held) }) = answer else { panic!() };
+        assert_eq!((held.sequence_id, held.objects), (last.0, Some(0)));
+        let announce = |last: SequenceId, remove: Vec<SequenceId>| match carry_out(
+            &dir,
+            SnapshotJob::Announce { id: SnapshotId(1), last, remove },
+        ) {
+            Some(Input::SnapshotAnnounced { result, .. }) => result,
+            other => panic!("{other:?}"),
+        };
+        announce(last, Vec::new()).unwrap();
+        assert!(announce(last, Vec::new()).unwrap_err().contains("exists"));
+        let (next, _) = job(&dir, 2);
+        announce(next, vec![last]).unwrap();
+        assert_eq!(snapshot::list(&dir).unwrap().len(), 1);
+        // The name of the folder is that of a file.
+        std::fs::write(folder.join("file"), b"").unwrap();
+        let (_, answer) = job(&folder.join("file"), 3);
+        let Some(Input::SnapshotWritten { result: Err(error), .. }) = answer else { panic!() };
+        assert!(error.contains("file"), "{error}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,138 @@
+//! The snapshot that a master starts from: the newest one that is undamaged and of the log that this master knows.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::files::{check_bytes, header, list, restore, tidy};
+use super::{FileError, FormatError, Header, Written};
+use crate::cluster::log_end::{History, Latest};
+use crate::cluster::snapshot::HeldSnapshot;
+use crate::engine::rules::Rules;
+use crate::engine::types::{Digest, SequenceId};
+use crate::replication::replica::Replica;
+
+/// A state that was read from a snapshot.
+#[derive(Clone, Debug)]
+pub struct Restored {
+    pub replica: Arc<Replica>,
+    /// The batch that the snapshot was taken after.
+    pub at: Latest,
+}
+
+/// What a master finds in its directory of snapshots.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    /// The state of the newest snapshot that can be used.
+    pub restored: Option<Restored>,
+    /// All snapshots that can be used, newest first.
+    pub held: Vec<HeldSnapshot>,
+}
+
+/// Returns why a master with this history must not start from a snapshot that was taken after this batch.
+#[must_use]
+pub fn unusable(at: &Latest, history: Option<&History>) -> Option<String> {
+    let History(known) = history?;
+    if at.log != known.log {
+        planted!(AnySnapshotLog => return None);
+        return Some(format!("it belongs to log {}, this master knows log {}", at.log, known.log));
+    }
+    let same_batch = at.term == known.term && at.checksum == known.checksum;
+    let fits = if at.last < known.last { at.term <= known.term } else { at.last > known.last || same_batch };
+    (!fits).then(|| {
+        format!(
+            "its record {} of term {} is of another history than record {} of term {}, which this master knows",
+            at.last.0, at.term.0, known.last.0, known.term.0
+        )
+    })
+}
+
+/// Describes a snapshot for status and member key.
+#[must_use]
+pub fn describe(header: &Header, bytes: u64, objects: Option<u64>, taken_at_ms: u64) -> HeldSnapshot {
+    let Header { at, digest: Digest(digest) } = header;
+    HeldSnapshot {
+        log: at.log.to_string(),
+        term: at.term.0,
+        sequence_id: at.last.0,
+        bytes,
+        objects,
+        digest: format!("{digest:016x}"),
+        taken_at_ms,
+    }
+}
+
+impl Written {
+    /// Describes it for status and member key.
+    #[must_use]
+    pub fn held(&self) -> HeldSnapshot {
+        let (_, taken_at_ms) = size_and_time(&self.path);
+        describe(&self.header, self.bytes, Some(self.objects), taken_at_ms)
+    }
+}
+
+/// Removes what was never announced, and reads the newest snapshot of a directory that a master with this history can
+/// start from. Each one that cannot be used is named in the log, and left where it is.
+#[must_use]
+pub fn load(dir: &Path, history: Option<&History>, rules: &Rules, queue_bytes: usize) -> Origin {
+    let mut origin = Origin::default();
+    if let Err(error) = tidy(dir) {
+        tracing::warn!(%error, "cannot remove a snapshot that was never announced");
+    }
+    let files = match list(dir) {
+        Ok(files) => files,
+        Err(error) => {
+            tracing::warn!(%error, "cannot read the snapshots");
+            return origin;
+        }
+    };
+    let mut known = history.copied();
+    for (number, path) in files {
+        let header = match usable_header(&path, number, known.as_ref()) {
+            Ok(header) => header,
+            Err(why) => {
+                tracing::warn!(why, path = %path.display(), "a snapshot cannot be used, skipping it");
+                continue;
+            }
+        };
+        let objects = match &origin.restored {
+            // Whether it is damaged shows before any of it is used. The header is checked again with the rest.
+            None => read(&path, rules, queue_bytes).map(|replica| {
+                let objects = replica.engine.len();
+                origin.restored = Some(Restored { replica, at: header.at });
+                Some(objects)
+            }),
+            Some(_) => check_bytes(&path).map(|_| None),
+        };
+        match objects {
+            Ok(objects) => {
+                known = History::newer(known, Some(History(header.at)));
+                let (bytes, taken_at_ms) = size_and_time(&path);
+                origin.held.push(describe(&header, bytes, objects, taken_at_ms));
+            }
+            Err(error) => tracing::warn!(%error, "a snapshot cannot be used, skipping it"),
+        }
+    }
+    origin
+}
+
+fn usable_header(path: &Path, number: SequenceId, history: Option<&History>) -> Result<Header, String> {
+    let header = header(path).map_err(|error| error.to_string())?;
+    if header.at.last != number {
+        return Err(FormatError::Position { found: header.at.last, said: number }.to_string());
+    }
+    unusable(&header.at, history).map_or(Ok(header), Err)
+}
+
+fn read(path: &Path, rules: &Rules, queue_bytes: usize) -> Result<Arc<Replica>, FileError> {
+    Replica::restore(queue_bytes, |log| restore(path, rules.clone(), Some(log)).map(|(_, engine)| engine))
+}
+
+/// Returns the size of a file, and when it was written, in milliseconds since 1970.
+fn size_and_time(path: &Path) -> (u64, u64) {
+    let Ok(metadata) = fs::metadata(path) else { return (0, 0) };
+    let written = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+    let since = written.duration_since(UNIX_EPOCH).unwrap_or_default();
+    (metadata.len(), u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,242 @@
+//! The directories of snapshots: files that outlive a process, and what happens to them while none runs. When a snapshot
+//! is taken, confirmed and given up is decided by the code of the master; here is only what carries it out, and what must
+//! hold: an announced snapshot is what the log says, and no master takes a file for the log that is not.
+
+use std::cmp::Reverse;
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
+use std::time::Duration;
+
+use moonkeeper::cluster::log_end::{History, Latest, LogId};
+use moonkeeper::cluster::snapshot::HeldSnapshot;
+use moonkeeper::engine::format::Format;
+use moonkeeper::engine::record::Record;
+use moonkeeper::engine::types::{LogTime, SequenceId};
+use moonkeeper::replication::node::{Input, SnapshotId, SnapshotJob, SnapshotPolicy};
+use moonkeeper::replication::replica::Replica;
+use moonkeeper::replication::snapshot::{
+    Capture, Header, Origin, Progress, Restored, begin, describe, read_from, unusable, write_to,
+};
+
+use super::chance::Chance;
+use super::masters::leads;
+use super::plan::{Focus, MS, SECOND};
+use super::{Event, Sim};
+
+/// A file.
+pub struct File {
+    header: Header,
+    held: HeldSnapshot,
+    bytes: Vec<u8>,
+    announced: bool,
+    /// No master wrote it.
+    forged: bool,
+    /// If its state is not what the log says: the digest in the log that shows it.
+    shown_by: Option<SequenceId>,
+}
+
+/// What a seed decides about snapshots, from a source of chance of its own.
+pub struct Disks {
+    chance: Chance,
+    /// Masters with a data directory have snapshots in it. Seeds about other things are what they would be without.
+    used: bool,
+    interval: Option<Duration>,
+    kept: usize,
+}
+
+impl Disks {
+    pub fn new(seed: u64) -> Self {
+        let mut chance = Chance::new(seed ^ 0x6469_736b_7300_0000);
+        let interval = chance.percent(85).then(|| Duration::from_millis(500 + chance.below(5_000)));
+        let used = matches!(Focus::of(seed), Focus::Everything | Focus::Log);
+        Self { used, interval, kept: 1 + chance.below(3) as usize, chance }
+    }
+}
+
+impl Sim {
+    /// What a process finds in its directory when it starts, and the digest in the log that shows that the state which
+    /// it starts from is wrong, if it is.
+    pub fn read_disk(
+        &mut self,
+        index: usize,
+        history: Option<History>,
+    ) -> Option<(SnapshotPolicy, Option<SequenceId>)> {
+        if !self.plan.data_dir || !self.disks.used {
+            return None;
+        }
+        self.tamper(index);
+        let mut files = std::mem::take(&mut self.masters[index].files);
+        // What was never announced is removed.
+        files.retain(|file| file.announced);
+        files.sort_by_key(|file| Reverse(file.header.at.last));
+        let (mut origin, mut known, mut shown_by) = (Origin::default(), history, None);
+        for file in &files {
+            let at = file.header.at;
+            if let Some(why) = unusable(&at, known.as_ref()) {
+                note!(self, "m{index} skips the snapshot of {}: {why}", at.last.0);
+                continue;
+            }
+            if origin.restored.is_none() {
+                let rules = self.plan.rules.clone();
+                let read = Replica::restore(self.plan.queue_bytes, |log| {
+                    read_from(&mut &file.bytes[..], rules, Some(log)).map(|(_, engine)| engine)
+                });
+                let replica = match read {
+                    Ok(replica) => replica,
+                    Err(why) => {
+                        note!(self, "m{index} skips the snapshot of {}: {why}", at.last.0);
+                        continue;
+                    }
+                };
+                note!(self, "m{index} starts from the snapshot of {}", at.last.0);
+                if history.is_some_and(|history| history.0.log != at.log) {
+                    self.fail(("snapshot", format!("m{index} starts from {at:?}, it knows {history:?}")));
+                }
+                self.counts.snapshot_starts += 1;
+                shown_by = file.shown_by;
+                origin.restored = Some(Restored { replica, at });
+            }
+            known = History::newer(known, Some(History(at)));
+            origin.held.push(file.held.clone());
+        }
+        self.masters[index].files = files;
+        let (interval, kept) = (self.disks.interval, self.disks.kept);
+        Some((SnapshotPolicy { interval, kept, origin }, shown_by))
+    }
+
+    /// What the role of a master wants to be done in its directory.
+    pub fn snapshot_job(&mut self, index: usize, job: SnapshotJob) {
+        let to = self.process(index);
+        match job {
+            SnapshotJob::Write { id, capture, progress } => {
+                let delay = 5 * MS + self.disks.chance.below(3 * SECOND / 2);
+                self.after(delay, Event::SnapshotWrite { to, id, capture, progress });
+            }
+            SnapshotJob::Announce { id, last, remove } => {
+                self.check_announced(index, last);
+                let result = if self.disks.chance.percent(4) {
+                    Err("a file system that is read-only".to_owned())
+                } else {
+                    self.counts.snapshots += 1;
+                    note!(self, "m{index} announces the snapshot of {}", last.0);
+                    let files = &mut self.masters[index].files;
+                    files.retain(|file| !file.announced || !remove.contains(&file.header.at.last));
+                    let file = files.iter_mut().find(|file| file.header.at.last == last);
+                    file.into_iter().for_each(|file| file.announced = true);
+                    Ok(())
+                };
+                let delay = self.disks.chance.below(5 * MS);
+                self.after(delay, Event::SnapshotAnnounced { to, id, result });
+            }
+            SnapshotJob::Discard { last } => {
+                self.masters[index].files.retain(|file| file.announced || file.header.at.last != last);
+            }
+        }
+    }
+
+    /// A snapshot has been written.
+    pub fn write_snapshot(&mut self, index: usize, id: SnapshotId, capture: Capture, progress: &Progress) {
+        let (mut bytes, objects) = (Vec::new(), capture.objects());
+        let result = if self.disks.chance.percent(4) {
+            Err("no space left on device".to_owned())
+        } else {
+            write_to(&mut bytes, capture, progress).map_err(|why| why.to_string())
+        };
+        let result = result.map(|header| {
+            let held = describe(&header, bytes.len() as u64, Some(objects), self.now / MS);
+            let file =
+                File { header, held: held.clone(), bytes, announced: false, forged: false, shown_by: None };
+            self.masters[index].files.push(file);
+            held
+        });
+        self.input(index, Input::SnapshotWritten { id, result });
+    }
+
+    /// A snapshot is announced: it is what the log says, a later digest has shown it, and it was not its master's own.
+    fn check_announced(&mut self, index: usize, last: SequenceId) {
+        let master = &self.masters[index];
+        let Some(node) = &master.node else { return };
+        let pending = master.files.iter().find(|file| !file.announced && file.header.at.last == last);
+        let Some(Header { at, digest }) = pending.map(|file| file.header) else {
+            return self.fail(("snapshot", format!("m{index} announces {last:?}, which is not pending")));
+        };
+        let (activity, applied) = (node.brief().0, node.replica().engine.applied());
+        let batch = self.truth.batches.get(&last).map(|(header, checksum)| Latest {
+            log: header.log,
+            term: header.term,
+            last,
+            checksum: *checksum,
+        });
+        let shown = (Excluded(last), Unbounded);
+        let shown = self.truth.digests.range(shown).next().is_some_and(|digest| *digest <= applied);
+        let what = if leads(activity) {
+            "and leads"
+        } else if batch != Some(at) || self.truth.digest_at(last) != Some(digest) {
+            "which is not what the log says"
+        } else if !shown {
+            "which no digest has shown"
+        } else {
+            return;
+        };
+        self.fail(("snapshot", format!("m{index} at {applied:?} announces {at:?}, {what}")));
+    }
+
+    /// What happens to a directory while no process uses it: a damaged file, one of another log, one whose state is not
+    /// what the log says.
+    fn tamper(&mut self, index: usize) {
+        let master = &self.masters[index];
+        let newest = master.files.iter().filter(|file| file.announced && !file.forged);
+        let Some(newest) = newest.max_by_key(|file| file.header.at.last) else { return };
+        let knows_log = master.saved.is_some();
+        if self.calm || !self.disks.chance.percent(80) {
+            return;
+        }
+        let (at, bytes) = (newest.header.at, newest.bytes.clone());
+        match self.disks.chance.below(4) {
+            0 => {
+                note!(self, "the newest snapshot of m{index} is damaged");
+                let byte = self.disks.chance.below(bytes.len() as u64) as usize;
+                for file in self.masters[index].files.iter_mut().filter(|file| file.header.at == at) {
+                    file.bytes[byte] ^= 1;
+                }
+            }
+            1 if knows_log => {
+                let last = SequenceId(at.last.0 + 1 + self.disks.chance.below(20));
+                let other = Latest { log: LogId(at.log.0 ^ 1), last, ..at };
+                note!(self, "m{index} has a snapshot of another log");
+                self.forge(index, &bytes, other, None);
+            }
+            2 | 3 => {
+                let next = self.truth.batches.range((Excluded(at.last), Unbounded)).next();
+                let Some((last, (header, checksum))) = next else { return };
+                let shown_by = self.truth.digests.range((Excluded(*last), Unbounded)).next().copied();
+                let next = Latest { log: header.log, term: header.term, last: *last, checksum: *checksum };
+                if shown_by.is_some() {
+                    note!(self, "m{index} has a wrong snapshot of {}", next.last.0);
+                    self.forge(index, &bytes, next, shown_by);
+                }
+            }
+            _ => return,
+        }
+        self.counts.tampered += 1;
+        // A state that has to be built anew takes longer.
+        self.watchdog.trouble(self.now + self.plan.patience());
+    }
+
+    /// A snapshot that says that it was taken after a batch, of a state that has only the number of its records.
+    fn forge(&mut self, index: usize, bytes: &[u8], at: Latest, shown_by: Option<SequenceId>) {
+        let Ok((_, engine)) = read_from(&mut { bytes }, self.plan.rules.clone(), None) else { return };
+        let engine = Arc::new(engine);
+        let mut sequencer = engine.sequencer(LogTime(0));
+        while sequencer.next_id() <= at.last {
+            let (next, now) = (sequencer.next_id(), sequencer.now);
+            sequencer.apply(Format::NEWEST, next, now, &Record::MetadataPut { key: b"bit", value: b"1" });
+        }
+        drop(sequencer);
+        let mut bytes = Vec::new();
+        let Ok(capture) = begin(&engine, &at) else { return };
+        let Ok(header) = write_to(&mut bytes, capture, &Progress::default()) else { return };
+        let held = describe(&header, bytes.len() as u64, Some(engine.len()), self.now / MS);
+        self.masters[index].files.push(File { header, held, bytes, announced: true, forged: true, shown_by });
+    }
+}
