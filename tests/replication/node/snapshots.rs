@@ -15,8 +15,9 @@ use moonkeeper::replication::snapshot::{
     Header, Origin, Progress, Restored, begin, describe, read_from, write_to,
 };
 
+use super::standby;
+use super::trust::log_wrong_digest;
 use super::world::{World, seconds};
-use super::{log_wrong_digest, standby};
 
 /// Longer than any test: every snapshot but a standby's first is taken on request.
 const SELDOM: Duration = Duration::from_secs(100_000);

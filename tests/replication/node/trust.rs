@@ -32,7 +32,7 @@ fn f2_a_standby_whose_state_differs_is_no_candidate_until_it_is_rebuilt() {
 }
 
 /// The primary logs a digest that its state does not have.
-fn log_wrong_digest(world: &mut World) {
+pub(super) fn log_wrong_digest(world: &mut World) {
     let primary = world.primary();
     let (replica, clock) = world.processes[primary].open.clone().unwrap();
     let now = clock.at(Monotonic(world.now));
