@@ -43,7 +43,7 @@ pub fn write(dir: &Path, capture: Capture, progress: &Progress) -> Result<Writte
     write_as("", dir, capture, progress)
 }
 
-/// Writes a snapshot as [`write`] does, under a name that no master starts from until the file is announced.
+/// Writes a snapshot as [`write()`] does, under a name that no master starts from until the file is announced.
 pub fn write_pending(dir: &Path, capture: Capture, progress: &Progress) -> Result<Written, FileError> {
     write_as(PENDING, dir, capture, progress)
 }
@@ -93,12 +93,7 @@ fn file(dir: &Path, last: SequenceId) -> PathBuf {
     dir.join(format!("{:020}{SUFFIX}", last.0))
 }
 
-fn write_as(
-    suffix: &str,
-    dir: &Path,
-    capture: Capture,
-    progress: &Progress,
-) -> Result<Written, FileError> {
+fn write_as(suffix: &str, dir: &Path, capture: Capture, progress: &Progress) -> Result<Written, FileError> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|source| io(dir, source))?;
     let (header, objects) = (capture.header(), capture.objects());
     let name = file(dir, header.at.last);

@@ -17,8 +17,8 @@ use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::types::LogTime;
 use moonkeeper::replication::node::status::{Activity, NodeStatus};
 use moonkeeper::replication::node::{
-    CallId, Command, FlushId, HandedOver, HandoverError, HandoverId, Input, Node, Peer, Settings, SnapshotJob,
-    SnapshotPolicy, WatchId,
+    CallId, Command, FlushId, HandedOver, HandoverError, HandoverId, Input, Node, Peer, Settings,
+    SnapshotJob, SnapshotPolicy, WatchId,
 };
 use moonkeeper::replication::replica::Replica;
 use moonkeeper::replication::snapshot::Origin;
@@ -160,9 +160,11 @@ impl World {
             seed: boot_id.0 * 7919,
             history,
             raise_after: Duration::from_secs(60),
-            snapshots: self
-                .snapshots_every
-                .map(|every| SnapshotPolicy { interval: Some(every), kept: 2, origin }),
+            snapshots: self.snapshots_every.map(|every| SnapshotPolicy {
+                interval: Some(every),
+                kept: 2,
+                origin,
+            }),
         };
         Process {
             node: Node::new(settings, Monotonic(self.now)),

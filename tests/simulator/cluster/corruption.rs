@@ -56,7 +56,8 @@ impl Sim {
         sequencer.apply(Format::NEWEST, next, now, &Record::MetadataPut { key: b"bit", value: b"1" });
         drop(sequencer);
         note!(self, "a bit turns in m{index}, which is at {}", next.0 - 1);
-        self.masters[index].corruption = Some(Corruption { replica, shown_by: next, digest: None, of_snapshot: false });
+        self.masters[index].corruption =
+            Some(Corruption { replica, shown_by: next, digest: None, of_snapshot: false });
         self.truth.corruption = true;
     }
 
