@@ -71,6 +71,10 @@ pub(super) fn run(arguments: &Verify) -> ExitCode {
             }
         };
         for (file, named) in files {
+            // A running master removes old snapshots.
+            if named.is_some() && matches!(file.try_exists(), Ok(false)) {
+                continue;
+            }
             let verdict = verify(&file, named);
             if !verdict.good {
                 code = ExitCode::FAILURE;

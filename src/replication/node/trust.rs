@@ -75,6 +75,7 @@ impl Trust {
             self.unconfirmed = None;
         }
     }
+
     /// Returns why the state is in doubt; `None` if it is not.
     pub(super) fn doubt(&self) -> Option<&str> {
         self.doubt.as_deref()

@@ -43,7 +43,7 @@ pub fn write(dir: &Path, capture: Capture, progress: &Progress) -> Result<Writte
     write_as("", dir, capture, progress)
 }
 
-/// Writes a snapshot as [`write`] does, under a name that no master starts from until the file is announced.
+/// Writes a snapshot as [`write()`] does, under a name that no master starts from until the file is announced.
 pub fn write_pending(dir: &Path, capture: Capture, progress: &Progress) -> Result<Written, FileError> {
     write_as(PENDING, dir, capture, progress)
 }
