@@ -11,8 +11,8 @@ use super::extents::Extents;
 use super::object::Replicas;
 use super::segment::Segment;
 use super::state::Sequencer;
-use super::strays::is_stray;
 use super::types::{LogTime, SegmentNumber, SequenceId};
+use super::unmounted_writes::is_stray;
 use crate::engine::key::KeyHash;
 use crate::engine::reserved::Discarded;
 use crate::engine::types::Digest;
@@ -28,7 +28,7 @@ struct Sums {
     /// Number of objects by group.
     groups: HashMap<Box<[u8]>, usize>,
     /// Replicas in unmounted memory to which a client may be writing.
-    strays: usize,
+    unmounted_writes: usize,
     /// Taken ranges by segment: offset and length.
     taken: HashMap<SegmentNumber, Vec<(u64, u64)>>,
     /// What clients may be writing to, by segment.
@@ -41,7 +41,7 @@ impl Sums {
     fn take(&mut self, replicas: &Replicas, size: u64) {
         for replica in replicas {
             let reachable = !replica.segment.te_endpoint.is_empty();
-            self.strays += usize::from(reachable && is_stray(replica));
+            self.unmounted_writes += usize::from(reachable && is_stray(replica));
             self.taken.entry(replica.segment.number).or_default().push((replica.offset, size));
         }
     }
@@ -58,7 +58,7 @@ impl Sequencer<'_> {
 
     /// Calls `visit` with the endpoint and the addresses of every write into memory that is no longer mounted.
     pub fn each_stray(&self, visit: impl FnMut(&[u8], Range<u64>)) {
-        self.core.strays.each(visit);
+        self.core.unmounted_writes.each(visit);
     }
 
     /// Describes every inconsistency; empty if the state is sound. Costs time for every object.
@@ -76,11 +76,11 @@ impl Sequencer<'_> {
         };
         expect("faults", core.faults.count, 0);
         expect("digest", core.digest.0, sums.digest.0);
-        expect("ids", core.ids.len() as u64, sums.objects as u64);
+        expect("ids", core.object_index.len() as u64, sums.objects as u64);
         expect("objects", count(&counts.objects), sums.objects as u64);
         expect("soft-pinned objects", count(&counts.soft_pinned), sums.soft_pinned);
         expect("evictable objects", core.evictable as u64, sums.evictable as u64);
-        expect("copies and moves", core.replications.len() as u64, sums.replicating as u64);
+        expect("copies and moves", core.copy_moves.len() as u64, sums.replicating as u64);
         expect("releases", core.releases.len() as u64, core.discarded.len() as u64);
         let discarded: u128 = core.discarded.values().map(Discarded::bytes).sum();
         expect("discarded bytes are the sum of all", u64::from(core.discarded_bytes == discarded), 1);
@@ -97,7 +97,7 @@ impl Sequencer<'_> {
             let reserved = sums.reserved.get(number).cloned().unwrap_or_default();
             expect("reservations of a segment", u64::from(mounted.reserved == reserved), 1);
             expect("used bytes of a segment", mounted.segment.used(), mounted.extents.used_bytes());
-            let left_out = core.strays.left_out(&mounted.segment);
+            let left_out = core.unmounted_writes.left_out(&mounted.segment);
             let left_out = left_out.iter().map(|range| (range.start, range.end - range.start));
             match Extents::rebuild(mounted.extents.size(), taken.iter().copied().chain(left_out)) {
                 Ok(made) => {
@@ -111,10 +111,14 @@ impl Sequencer<'_> {
         expect("segments that are drained", u64::from(drains.collect::<BTreeSet<_>>() == core.drains), 1);
         expect("lost writes", core.lost_writes.len() as u64, sums.lost.0 as u64);
         expect("lost copies", core.lost_copies.len() as u64, sums.lost.1 as u64);
-        expect("writes into unmounted memory", core.strays.len() as u64, sums.strays as u64);
+        expect(
+            "writes into unmounted memory",
+            core.unmounted_writes.len() as u64,
+            sums.unmounted_writes as u64,
+        );
         let reachable = |mounted: &&Mounted| !mounted.segment.te_endpoint.is_empty();
         let reachable = core.segments.values().filter(reachable).count();
-        expect("segments by address", core.atlas.len() as u64, reachable as u64);
+        expect("segments by address", core.segment_ranges.len() as u64, reachable as u64);
         let open = self.open_segments();
         let mut kept = core.open.numbers().to_vec();
         kept.sort_unstable();
@@ -145,7 +149,7 @@ impl Sequencer<'_> {
         let core = &*self.core;
         let clients = self.engine.clients.read();
         let told = |segment: &Segment| {
-            segment.number >= core.reign.first_segment
+            segment.number >= core.term_state.first_segment
                 || clients.get(&segment.client).is_some_and(|client| !client.inherited)
         };
         let open = |mounted: &&Mounted| mounted.drain_until.is_none() && told(&mounted.segment);
@@ -160,10 +164,10 @@ impl Sequencer<'_> {
                 let key = KeyHash::of(&object.key);
                 sums.digest.add(digest::object(object, key, core.writers.id(object.client)));
                 sums.objects += 1;
-                let can_go = !object.hard_pinned && object.replication().is_none() && object.is_complete();
+                let can_go = !object.hard_pinned && object.copy_move().is_none() && object.is_complete();
                 sums.evictable += usize::from(can_go);
                 sums.soft_pinned += u64::from(object.soft_pin_until() != LogTime(0));
-                sums.replicating += usize::from(object.replication().is_some());
+                sums.replicating += usize::from(object.copy_move().is_some());
                 if let Some(group) = object.group() {
                     *sums.groups.entry(group.id.clone()).or_default() += 1;
                 }
@@ -173,7 +177,7 @@ impl Sequencer<'_> {
                 }
                 if !object.is_valid() {
                     sums.lost.0 += usize::from(core.processing.contains_key(&object.id));
-                    sums.lost.1 += usize::from(object.replication().is_some());
+                    sums.lost.1 += usize::from(object.copy_move().is_some());
                 }
             }
         }
@@ -193,7 +197,7 @@ impl Sequencer<'_> {
         for (id, client) in self.engine.clients.read().iter() {
             sums.digest.add(digest::client(*id, client));
         }
-        sums.digest.add(digest::reign(&core.reign));
+        sums.digest.add(digest::term_state(&core.term_state));
         for (key, (value, _)) in self.engine.metadata.read().iter() {
             sums.digest.add(digest::metadata(key, value));
         }

@@ -4,24 +4,24 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::atlas::Atlas;
 use super::client::Writers;
 use super::digest;
-use super::doubts::Doubts;
+use super::divergence::Divergence;
 use super::eviction::EvictionIndex;
 use super::extents::Extents;
 use super::faults::{Fault, Faults, Reason};
 use super::format::Format;
 use super::group::{Group, Membership};
-use super::ids::Ids;
+use super::object_index::ObjectIndex;
 use super::open_segments::OpenSegments;
-use super::reign::{Reign, TermReport};
 use super::reserved::{Discarded, Processing};
 use super::segment::Segment;
+use super::segment_ranges::SegmentRanges;
 use super::snapshot::CoreHook;
-use super::strays::Strays;
 use super::task::Tasks;
+use super::term_state::{TermReport, TermState};
 use super::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Uuid};
+use super::unmounted_writes::UnmountedWrites;
 use crate::engine::key::{Handle, KeyHash};
 use crate::engine::types::Digest;
 
@@ -35,15 +35,15 @@ pub struct Core {
     /// Format of the records that this engine makes. Not state: each batch names its own format.
     pub format: Format,
     /// The current term, as the last `NewTerm` set it.
-    pub reign: Reign,
+    pub term_state: TermState,
     /// What the new primary found at that time.
     pub report: TermReport,
     /// Signs that this replica diverges from the log.
-    pub doubts: Doubts,
+    pub divergence: Divergence,
     /// The last `Digest` record that matched. Not state.
     pub digest_matched: SequenceId,
     /// Locations of objects, by id.
-    pub ids: Ids,
+    pub object_index: ObjectIndex,
     /// The object that was accessed last: nearly always the one that the next record names.
     pub hint: Cell<Option<Hint>>,
     /// Ids of writers, by the number that objects store.
@@ -53,9 +53,9 @@ pub struct Core {
     /// Mounted segments by the id that their client gave them.
     pub segment_ids: HashMap<Uuid, SegmentNumber>,
     /// Mounted segments by endpoint and address.
-    pub atlas: Atlas,
+    pub segment_ranges: SegmentRanges,
     /// Writes into memory that is no longer mounted.
-    pub strays: Strays,
+    pub unmounted_writes: UnmountedWrites,
     /// Segments that take new objects, by the name that users know.
     pub names: BTreeMap<Box<[u8]>, Vec<SegmentNumber>>,
     /// The same segments, to choose from at random.
@@ -63,7 +63,7 @@ pub struct Core {
     /// The same segments by host.
     pub hosts: BTreeMap<Box<[u8]>, Vec<SegmentNumber>>,
     /// Random generator for the choice of segments. Not state: the choice is in the record.
-    pub chance: Chance,
+    pub rng: Rng,
     /// The number of the next mount.
     pub next_segment: u32,
     /// Writes under way, oldest first.
@@ -75,7 +75,7 @@ pub struct Core {
     /// When discarded bytes are released, the earliest first.
     pub releases: BTreeSet<(LogTime, SequenceId)>,
     /// Copies and moves under way, oldest first.
-    pub replications: BTreeSet<(LogTime, ObjectId)>,
+    pub copy_moves: BTreeSet<(LogTime, ObjectId)>,
     /// Segments that are being drained, the first to be unmounted first.
     pub drains: BTreeSet<(LogTime, SegmentNumber)>,
     /// Writes under way all of whose segments are unmounted: only their bytes are kept (R4).
@@ -159,15 +159,15 @@ pub enum Reserved {
 
 /// A small random generator (xorshift).
 #[derive(Debug)]
-pub struct Chance(u64);
+pub struct Rng(u64);
 
-impl Default for Chance {
+impl Default for Rng {
     fn default() -> Self {
         Self(0x9e37_79b9_7f4a_7c15)
     }
 }
 
-impl Chance {
+impl Rng {
     /// Restarts from a seed, made odd because zero would yield only zeros.
     pub fn seed(&mut self, seed: u64) {
         self.0 = seed | 1;

@@ -8,8 +8,8 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use super::client::Client;
 use super::object::Object;
 use super::record::SoftPin;
-use super::reign::Reign;
 use super::task::Task;
+use super::term_state::TermState;
 use super::types::{LogTime, ObjectId, SequenceId, Term, Uuid};
 use crate::engine::key::KeyHash;
 use crate::engine::reserved::{Discarded, Processing};
@@ -25,7 +25,7 @@ enum Kind {
     Processing,
     Metadata,
     Task,
-    Reign,
+    TermState,
     NextSegment,
 }
 
@@ -69,7 +69,7 @@ pub fn object(object: &Object, key: KeyHash, client: Uuid) -> u64 {
         let group = extra.group.as_ref().map_or(0, |group| xxh3_64(&group.id));
         let checksum = extra.checksum.map_or(0, |sum| hash(Kind::Object, &[sum]));
         sum = hash(Kind::Object, &[sum, group, checksum, extra.soft_pin_until.0]);
-        if let Some(task) = &extra.replication {
+        if let Some(task) = &extra.copy_move {
             let targets = task.targets.iter().fold(1, |sum, id| hash(Kind::Object, &[sum, id.0]));
             let dynamic = [task.dynamic.id.first, task.dynamic.id.second, task.dynamic.epoch];
             let words =
@@ -114,23 +114,23 @@ pub fn client(id: Uuid, client: &Client) -> u64 {
 
 /// Returns the hash of the current term.
 #[must_use]
-pub fn reign(reign: &Reign) -> u64 {
-    if reign.term == Term(0) {
+pub fn term_state(term_state: &TermState) -> u64 {
+    if term_state.term == Term(0) {
         return 0;
     }
     let words = [
-        reign.term.0,
-        reign.began.0,
-        reign.since.0,
-        reign.hold_until.0,
-        reign.lease_ttl,
-        reign.leader_ttl,
-        reign.boot_id,
-        u64::from(reign.first_segment.0),
-        u64::from(reign.kept_tasks),
-        reign.resigned.0,
+        term_state.term.0,
+        term_state.began.0,
+        term_state.since.0,
+        term_state.hold_until.0,
+        term_state.lease_ttl,
+        term_state.leader_ttl,
+        term_state.boot_id,
+        u64::from(term_state.first_segment.0),
+        u64::from(term_state.kept_tasks),
+        term_state.resigned.0,
     ];
-    hash(Kind::Reign, &words)
+    hash(Kind::TermState, &words)
 }
 
 /// Returns the hash of discarded bytes that are still reserved.

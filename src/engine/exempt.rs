@@ -49,7 +49,7 @@ impl Sequencer<'_> {
     /// there is no hold.
     pub(super) fn exempt_since(&self) -> SequenceId {
         // A hold belongs to a term, which begins with record 1 or later; zero would mean that there is no hold.
-        if self.held() { self.core.reign.began.max(SequenceId(1)) } else { SequenceId(0) }
+        if self.in_reader_hold() { self.core.term_state.began.max(SequenceId(1)) } else { SequenceId(0) }
     }
 
     /// Returns whether a rule that is confined like this applies to the object.

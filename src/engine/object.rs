@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::group::Group;
 use super::promises::List;
 use super::segment::Segment;
-use super::task::Replication;
+use super::task::CopyMove;
 use super::types::{ClientNumber, LogTime, ObjectId, ReplicaId, SequenceId};
 
 /// Whether a replica's bytes are written. The numbers are those of the protocol.
@@ -128,7 +128,7 @@ pub struct Extra {
     /// The group whose members are evicted together.
     pub group: Option<Arc<Group>>,
     /// The copy or move under way.
-    pub replication: Option<Replication>,
+    pub copy_move: Option<CopyMove>,
 }
 
 /// What records say of an [`Object`]: all of its fields but those that belong to this master alone.
@@ -272,7 +272,7 @@ impl Object {
                 && extra.checksum.is_none()
                 && extra.soft_pin_until == LogTime(0)
                 && extra.group.is_none()
-                && extra.replication.is_none()
+                && extra.copy_move.is_none()
         });
         if bare {
             self.extra = None;
@@ -287,8 +287,8 @@ impl Object {
 
     /// Returns the copy or move under way.
     #[must_use]
-    pub fn replication(&self) -> Option<&Replication> {
-        self.extra.as_ref()?.replication.as_ref()
+    pub fn copy_move(&self) -> Option<&CopyMove> {
+        self.extra.as_ref()?.copy_move.as_ref()
     }
 
     /// Returns the checksum that the writer named.

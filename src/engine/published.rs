@@ -1,8 +1,8 @@
 //! Values for probes, metrics and status, published whenever the sequencer is released, so that reading them never
 //! waits for it. All of them are of the same moment, so a digest belongs to the sequence id beside it.
 
-use super::doubts::Doubts;
-use super::reign::{Reign, TermReport};
+use super::divergence::Divergence;
+use super::term_state::{TermReport, TermState};
 use super::types::SequenceId;
 use crate::engine::types::Digest;
 
@@ -31,9 +31,9 @@ pub struct Reading {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Published {
     pub(super) reading: Reading,
-    pub(super) reign: Reign,
+    pub(super) term_state: TermState,
     pub(super) report: TermReport,
-    pub(super) doubts: Doubts,
+    pub(super) divergence: Divergence,
     pub(super) digest_matched: SequenceId,
     pub(super) faults: u64,
 }

@@ -1,10 +1,10 @@
 //! Publishes numbers and status whenever the sequencer is released, so that their readers do not wait for it.
 
-use super::doubts::Doubts;
+use super::divergence::Divergence;
 use super::faults::Fault;
 use super::published::{Published, Reading};
-use super::reign::{Reign, TermReport};
 use super::state::{Engine, Sequencer};
+use super::term_state::{TermReport, TermState};
 use super::types::{LogTime, SequenceId, Term};
 
 impl Sequencer<'_> {
@@ -36,9 +36,9 @@ impl Drop for Sequencer<'_> {
         let core = &*self.core;
         let published = Published {
             reading: self.reading(),
-            reign: core.reign,
+            term_state: core.term_state,
             report: core.report,
-            doubts: core.doubts,
+            divergence: core.divergence,
             digest_matched: core.digest_matched,
             faults: core.faults.count,
         };
@@ -76,25 +76,25 @@ impl Engine {
     #[must_use]
     pub fn resigned(&self) -> bool {
         let published = self.published();
-        published.reign.has_resigned(published.reading.sequence_id)
+        published.term_state.has_resigned(published.reading.sequence_id)
     }
 
     /// Returns the current term, as the last `NewTerm` set it.
     #[must_use]
     pub fn term(&self) -> Term {
-        self.published().reign.term
+        self.published().term_state.term
     }
 
     /// Returns the current term as the log describes it.
     #[must_use]
-    pub fn reign(&self) -> Reign {
-        self.published().reign
+    pub fn term_state(&self) -> TermState {
+        self.published().term_state
     }
 
     /// Returns the end of the hold: until then nothing is evicted, and nothing removed unless forced (R6).
     #[must_use]
     pub fn hold_until(&self) -> LogTime {
-        self.published().reign.hold_until
+        self.published().term_state.hold_until
     }
 
     /// Returns what the primary of this term found when it took over.
@@ -111,7 +111,7 @@ impl Engine {
 
     /// Returns the signs that this replica diverges from the log.
     #[must_use]
-    pub fn doubts(&self) -> Doubts {
-        self.published().doubts
+    pub fn divergence(&self) -> Divergence {
+        self.published().divergence
     }
 }

@@ -102,7 +102,7 @@ impl Engine {
         if self.is_sealed() {
             return SequenceId::NEVER;
         }
-        let ttl = self.rules.lease_ttl;
+        let ttl = self.settings.lease_ttl_ms;
         if let Some(list) = object.promise(now, ttl) {
             at.shard.promises.lock().add(list, at.slot);
         }

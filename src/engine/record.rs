@@ -70,7 +70,7 @@ pub enum RemoveSource {
 
 /// Whether a replica is copied or moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReplicationKind {
+pub enum CopyOrMove {
     /// The source stays.
     Copy,
     /// The source is dropped when the target is written.
@@ -197,7 +197,7 @@ pub enum Record<'a> {
     /// A copy or move begins.
     ReplicationStart {
         object: ObjectRef,
-        kind: ReplicationKind,
+        kind: CopyOrMove,
         client: Uuid,
         /// The replica that is read.
         source: ReplicaId,
@@ -248,7 +248,7 @@ pub enum Record<'a> {
     /// A client is asked for a copy or move.
     TaskCreated {
         id: Uuid,
-        kind: ReplicationKind,
+        kind: CopyOrMove,
         key: &'a [u8],
         /// The tenant that was named.
         tenant: &'a [u8],

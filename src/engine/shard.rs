@@ -30,7 +30,7 @@ impl Shard {
         self.objects.read()
     }
 
-    /// Locks the objects for the holder of the sequencer, which changes them through its locked shards (`held.rs`).
+    /// Locks the objects for the holder of the sequencer, which changes them through its locked shards (`locked_shards.rs`).
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, Objects> {
         self.objects.write()
     }

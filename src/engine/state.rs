@@ -8,17 +8,17 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::client::Clients;
 use super::core::{Core, Mounted};
-use super::doubts::OutOfOrder;
+use super::divergence::OutOfOrder;
 use super::faults::Fault;
 use super::format::Format;
-use super::held::{Held, Look};
+use super::locked_shards::{LockedShards, Look};
 use super::own_records;
 use super::published::Published;
 use super::record::Record;
-use super::reign::Reign;
-use super::rules::Rules;
 use super::segment::Segment;
+use super::settings::EngineSettings;
 use super::shard::Shard;
+use super::term_state::TermState;
 use super::types::{LogTime, SegmentNumber, SequenceId};
 use crate::engine::key::SHARDS;
 use crate::engine::types::Digest;
@@ -42,7 +42,7 @@ pub struct Engine {
     pub(super) published: Mutex<Published>,
     pub(super) recent_faults: Mutex<Vec<Fault>>,
     /// Settings; they never enter `apply`.
-    pub rules: Rules,
+    pub settings: EngineSettings,
     pub counts: Counts,
 }
 
@@ -108,7 +108,7 @@ pub struct Sequencer<'e> {
     pub(super) engine: &'e Engine,
     pub(super) core: MutexGuard<'e, Core>,
     /// Shards that an operation keeps locked.
-    pub(super) held: Held<'e>,
+    pub(super) locked: LockedShards<'e>,
     /// Log time of the current operation.
     pub now: LogTime,
     /// Unmounted segments. Dropping their free ranges may take milliseconds; fields are dropped in order, so the
@@ -119,10 +119,10 @@ pub struct Sequencer<'e> {
 impl Engine {
     /// Creates an empty state without a log.
     #[must_use]
-    pub fn new(rules: Rules) -> Self {
-        let kept_tasks = u32::try_from(rules.max_finished_tasks).unwrap_or(u32::MAX);
+    pub fn new(settings: EngineSettings) -> Self {
+        let kept_tasks = u32::try_from(settings.max_finished_tasks).unwrap_or(u32::MAX);
         // A log begins with a NewTerm that sets this; a master without a log never has one.
-        let core = Core { reign: Reign { kept_tasks, ..Reign::default() }, ..Core::default() };
+        let core = Core { term_state: TermState { kept_tasks, ..TermState::default() }, ..Core::default() };
         Self {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             clients: RwLock::default(),
@@ -136,15 +136,15 @@ impl Engine {
             capturing: AtomicBool::new(false),
             published: Mutex::default(),
             recent_faults: Mutex::default(),
-            rules,
+            settings,
             counts: Counts::default(),
         }
     }
 
     /// Creates an empty state whose records go to a log.
     #[must_use]
-    pub fn with_log(rules: Rules, log: Box<dyn Log>) -> Self {
-        Self { log: Some(log), ..Self::new(rules) }
+    pub fn with_log(settings: EngineSettings, log: Box<dyn Log>) -> Self {
+        Self { log: Some(log), ..Self::new(settings) }
     }
 
     /// Returns whether records go to a log, where each has to fit into a batch.
@@ -158,7 +158,7 @@ impl Engine {
     pub fn sequencer(&self, now: impl Now) -> Sequencer<'_> {
         let core = self.core.lock();
         let now = now.now().max(core.log_time);
-        Sequencer { engine: self, core, held: Held::default(), now, buried: Vec::new() }
+        Sequencer { engine: self, core, locked: LockedShards::default(), now, buried: Vec::new() }
     }
 
     /// Refuses commits and live leases from here on: the term in which this engine took them is over, and a late call
@@ -219,7 +219,7 @@ impl Engine {
 impl Sequencer<'_> {
     /// Returns read access to the objects of a shard.
     pub(super) fn objects(&self, shard: usize) -> Look<'_> {
-        self.held.look(&self.engine.shards, shard)
+        self.locked.look(&self.engine.shards, shard)
     }
 
     /// Gives a record its sequence id, applies it and appends it to the log: the one way in which a primary changes
@@ -249,7 +249,7 @@ impl Sequencer<'_> {
     pub fn apply(&mut self, format: Format, id: SequenceId, at: LogTime, record: &Record<'_>) {
         let expected = self.next_id();
         if id != expected {
-            self.core.doubts.order(OutOfOrder { expected, found: id });
+            self.core.divergence.order(OutOfOrder { expected, found: id });
             return;
         }
         self.core.last = id;

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use super::record::{DynamicLease, ReplicationKind};
+use super::record::{CopyOrMove, DynamicLease};
 use super::types::{LogTime, SequenceId, Uuid};
 use crate::engine::types::ReplicaId;
 
 /// A copy or move of one object that is under way.
 #[derive(Clone, Debug)]
-pub struct Replication {
-    pub kind: ReplicationKind,
+pub struct CopyMove {
+    pub kind: CopyOrMove,
     pub client: Uuid,
     /// The replica that is read; it cannot be evicted or written meanwhile.
     pub source: ReplicaId,
@@ -36,7 +36,7 @@ pub enum TaskStatus {
 #[derive(Clone, Debug)]
 pub struct Task {
     pub id: Uuid,
-    pub kind: ReplicationKind,
+    pub kind: CopyOrMove,
     pub key: Box<[u8]>,
     /// The tenant that was named.
     pub tenant: Box<[u8]>,

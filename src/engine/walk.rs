@@ -47,7 +47,7 @@ impl Cursor {
 impl Engine {
     /// Visits the next piece of the objects in mounted memory, readable or not, without granting leases. Returns false,
     /// and visits nothing, at the end of the walk. An object may be missing because of a record that is not durable
-    /// yet: an answer made of a walk depends on [`Engine::settled`], read after the last piece (INV-3).
+    /// yet: an answer made of a walk depends on [`Engine::last_visible`], read after the last piece (INV-3).
     pub fn walk_piece(&self, cursor: &mut Cursor, mut visit: impl FnMut(&Object)) -> bool {
         self.piece(cursor, |object| {
             if object.is_valid() {
@@ -71,7 +71,7 @@ impl Engine {
     pub fn walk(&self, shard: usize, mut visit: impl FnMut(&Object)) -> SequenceId {
         let mut cursor = Cursor::of_shard(shard);
         while cursor.shard == shard && self.walk_piece(&mut cursor, &mut visit) {}
-        self.settled()
+        self.last_visible()
     }
 
     /// Returns copies of the keys of the next piece, so that no lock is held while they are matched against a pattern.

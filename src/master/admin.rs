@@ -93,7 +93,7 @@ impl Admin {
             let Current { engine, passage, .. } = current.ok_or(view_error(UNAVAILABLE))?;
             // Records applied during the read may show in it, whole or in part, so all of them have to be durable
             // (INV-3).
-            let read = tokio::task::spawn_blocking(move || (read(&engine), engine.settled()));
+            let read = tokio::task::spawn_blocking(move || (read(&engine), engine.last_visible()));
             let (read, settled) = read.await.map_err(|_| view_error(ErrorCode::INTERNAL_ERROR))?;
             if passage.settle(settled).await { Ok(read) } else { Err(view_error(UNAVAILABLE)) }
         })
@@ -134,7 +134,7 @@ impl AdminView for Admin {
                 lease_left: gate.deadline().since(now),
                 hold_left: Duration::from_millis(hold),
                 promotion: node.promotion.map(|promotion| promotion.total),
-                digest_mismatches: node.doubts.digest_mismatches,
+                digest_mismatches: node.divergence.digest_mismatches,
                 rebuilds: u64::from(node.rebuilds),
                 etcd: self.etcd_health.borrow().clone(),
                 snapshots: node.snapshots,
@@ -260,7 +260,7 @@ impl Admin {
             let changed = change(&engine, clock.now());
             drop(entry);
             // A refusal depends on the entries that were found, which any earlier record may have made.
-            (changed, engine.settled())
+            (changed, engine.last_visible())
         });
         let (changed, settled) = changed.await.map_err(|_| MetadataError::Unavailable)?;
         if passage.settle(settled).await { Ok(changed) } else { Err(MetadataError::Unknown) }
@@ -278,7 +278,7 @@ impl MetadataStore for Admin {
                 Some((_, id)) => *id,
                 // An absent key may have been deleted by any record.
                 None => {
-                    let settled = tokio::task::spawn_blocking(move || engine.settled()).await;
+                    let settled = tokio::task::spawn_blocking(move || engine.last_visible()).await;
                     settled.map_err(|_| MetadataError::Unavailable)?
                 }
             };
@@ -334,11 +334,11 @@ impl MetadataStore for Admin {
 mod tests {
     use super::*;
     use crate::engine::Engine;
-    use crate::engine::rules::Rules;
+    use crate::engine::settings::EngineSettings;
     use crate::replication::time::RunningClock;
 
     fn admin(entries: usize, bytes: usize) -> Admin {
-        admin_of(Engine::new(Rules::default()), entries, bytes)
+        admin_of(Engine::new(EngineSettings::default()), entries, bytes)
     }
 
     fn admin_of(engine: Engine, entries: usize, bytes: usize) -> Admin {
@@ -379,7 +379,7 @@ mod tests {
             _: types::LogTime,
             record: &crate::engine::record::Record<'_>,
         ) {
-            assert!(record.size_bound() <= crate::engine::bounds::MAX_RECORD);
+            assert!(record.size_bound() <= crate::engine::record_size::MAX_RECORD);
         }
     }
 
@@ -388,7 +388,8 @@ mod tests {
         let large = Bytes::from(vec![b'x'; MAX_LOGGED_VALUE + 1]);
         let lone = admin(9, usize::MAX);
         assert_eq!(lone.put(b"a", large.clone()).await, Ok(Stored::Updated));
-        let logged = admin_of(Engine::with_log(Rules::default(), Box::new(Forgetful)), 9, usize::MAX);
+        let logged =
+            admin_of(Engine::with_log(EngineSettings::default(), Box::new(Forgetful)), 9, usize::MAX);
         assert_eq!(logged.put(b"a", large.clone()).await, Err(MetadataError::TooLarge));
         assert_eq!(logged.put(&[b'k'; 4096], large.slice(1..)).await, Ok(Stored::Updated));
     }

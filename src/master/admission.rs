@@ -126,7 +126,7 @@ impl<'p> ChunkPermits<'p> {
 mod tests {
     use super::*;
     use crate::engine::record::Record;
-    use crate::engine::rules::Rules;
+    use crate::engine::settings::EngineSettings;
     use crate::engine::types::{Digest, LogTime, SequenceId};
     use crate::replication::admission::{CHUNKS_AHEAD, PATIENCE};
     use crate::replication::replica::Replica;
@@ -134,7 +134,7 @@ mod tests {
     use std::sync::Arc;
 
     fn passage(queue_bytes: usize) -> (Passage, Arc<Replica>) {
-        let replica = Replica::new(Rules::default(), queue_bytes);
+        let replica = Replica::new(EngineSettings::default(), queue_bytes);
         replica.gate.open_until(Monotonic(u64::MAX));
         replica.guards.open();
         (Passage(Some((Arc::clone(&replica), MonotonicClock::start()))), replica)

@@ -14,7 +14,7 @@ use crate::master::metrics::Metrics;
 use crate::master::role;
 use crate::master::serving::Service;
 use crate::master::settings::Settings;
-use crate::master::startup::{StartError, admin, rpc_address, rules, serve_http};
+use crate::master::startup::{StartError, admin, engine_settings, rpc_address, serve_http};
 use crate::net::listen;
 use crate::net::stop::stopped;
 use crate::replication::time::RunningClock;
@@ -31,7 +31,7 @@ pub async fn run(settings: &Settings, stop: watch::Receiver<bool>) -> Result<(),
 async fn alone(settings: &Settings, mut stop: watch::Receiver<bool>) -> Result<(), StartError> {
     let clock = RunningClock::start();
     let metrics = Metrics::new();
-    let engine = Arc::new(Engine::new(rules(settings)));
+    let engine = Arc::new(Engine::new(engine_settings(settings)));
     let mut service = Service::new(settings, rpc_address(settings).await?, Arc::clone(&metrics));
     let http = listen::bind(&settings.http.host, settings.http.port).await?;
     let serving = service.open(None, Arc::clone(&engine), clock, None, Term(0))?;

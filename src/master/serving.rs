@@ -125,7 +125,7 @@ impl Service {
         let (address, connections) = (server.local_address(), server.connections());
         let socket = server.socket().ok();
         tracing::info!(%address, "serving mooncake clients");
-        engine.sequencer(clock.now()).seed_chance(clock.now().0);
+        engine.sequencer(clock.now()).seed_rng(clock.now().0);
         let liveness = self.deadlines_of(term);
         liveness.resume(engine.known_clients(), clock.now(), self.inherited_client_ttl);
         // Work of an earlier opening that has not ended yet stays counted, and stays cancelled.

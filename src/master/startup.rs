@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::coordination::etcd::SettingsError;
-use crate::engine::rules::{Expired, Rules, Strategy};
+use crate::engine::settings::{EngineSettings, Expired, Strategy};
 use crate::master::admin::{Admin, MetadataLimits};
 use crate::master::admin_api::AdminError;
 use crate::master::current::CurrentState;
@@ -113,18 +113,18 @@ async fn resolve(host: &str, port: u16) -> Result<SocketAddr, StartError> {
     found.next().ok_or_else(|| failed(std::io::Error::other("the name has no address")))
 }
 
-pub(super) fn rules(settings: &Settings) -> Rules {
+pub(super) fn engine_settings(settings: &Settings) -> EngineSettings {
     let ms = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let (objects, tasks) = (&settings.objects, &settings.tasks);
-    Rules {
-        lease_ttl: ms(objects.lease_ttl),
-        soft_pin_ttl: ms(objects.soft_pin_ttl),
-        max_soft_pin_ttl: ms(objects.max_soft_pin_ttl),
+    EngineSettings {
+        lease_ttl_ms: ms(objects.lease_ttl),
+        soft_pin_ttl_ms: ms(objects.soft_pin_ttl),
+        max_soft_pin_ttl_ms: ms(objects.max_soft_pin_ttl),
         evict_soft_pinned: settings.eviction.allow_soft_pinned,
         high_watermark: settings.eviction.high_watermark_ratio,
         eviction_ratio: settings.eviction.ratio,
-        discard_timeout: ms(objects.put_start_discard_timeout),
-        release_timeout: ms(objects.put_start_release_timeout),
+        discard_timeout_ms: ms(objects.put_start_discard_timeout),
+        release_timeout_ms: ms(objects.put_start_release_timeout),
         strategy: match settings.allocation_strategy {
             AllocationStrategy::Random => Strategy::Random,
             AllocationStrategy::FreeRatioFirst => Strategy::FreeRatioFirst,
@@ -133,8 +133,8 @@ pub(super) fn rules(settings: &Settings) -> Rules {
         max_pending_tasks: tasks.max_pending as usize,
         max_processing_tasks: tasks.max_processing as usize,
         max_finished_tasks: tasks.max_finished as usize,
-        pending_task_timeout: tasks.pending_timeout.map_or(0, ms),
-        processing_task_timeout: tasks.processing_timeout.map_or(0, ms),
+        pending_task_timeout_ms: tasks.pending_timeout.map_or(0, ms),
+        processing_task_timeout_ms: tasks.processing_timeout.map_or(0, ms),
         // A master without standbys never takes over from another one.
         expired: match settings.ha.as_ref().map(|ha| ha.expired) {
             None | Some(ha::Expired::Keep) => Expired::Keep,

@@ -140,7 +140,7 @@ impl Replica {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::rules::Rules;
+    use crate::engine::settings::EngineSettings;
 
     #[test]
     fn few_chunks_are_ahead_of_the_log_and_those_without_a_record_do_not_count() {
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn changes_enter_only_while_this_master_may_answer() {
-        let replica = Replica::new(Rules::default(), 100);
+        let replica = Replica::new(EngineSettings::default(), 100);
         let ask = |ticket: &mut Option<Ticket>| match replica.admit(NOW, 60, ticket, AT_ONCE) {
             Admission::Admitted(_) => Ok(true),
             Admission::Waiting => Ok(false),
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_change_that_waited_too_long_is_refused() {
-        let replica = Replica::new(Rules::default(), 100);
+        let replica = Replica::new(EngineSettings::default(), 100);
         replica.gate.open_until(Monotonic(6));
         let taken = replica.queue.try_acquire(100);
         let mut ticket = None;

@@ -10,9 +10,9 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::codec::{self, Context, Records, Scratch};
 use crate::cluster::log_end::{Checksum, LogId};
 use crate::engine::format::Format;
-use crate::engine::packing::{Malformed, Reader, put_word};
 use crate::engine::record::Record;
 use crate::engine::types::{LogTime, SequenceId, Term};
+use crate::engine::varint::{Malformed, Reader, put_word};
 
 /// Upper bound of a body with more than one record, in bytes before compression: etcd slows down steeply near 1 MiB and
 /// refuses 1.5 MiB, and a small batch is committed sooner.

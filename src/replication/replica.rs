@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::gate::Gate;
 use super::queue::Queue;
 use super::term_guard::TermGuards;
-use crate::engine::rules::Rules;
+use crate::engine::settings::EngineSettings;
 use crate::engine::{Engine, Log};
 
 /// One incarnation of the state; discarded as a whole.
@@ -26,9 +26,9 @@ pub struct Replica {
 impl Replica {
     /// Creates an empty state whose queue has a capacity of `queue_bytes`.
     #[must_use]
-    pub fn new(rules: Rules, queue_bytes: usize) -> Arc<Self> {
+    pub fn new(settings: EngineSettings, queue_bytes: usize) -> Arc<Self> {
         let queue = Arc::new(Queue::new(queue_bytes));
-        let engine = Arc::new(Engine::with_log(rules, Box::new(Arc::clone(&queue))));
+        let engine = Arc::new(Engine::with_log(settings, Box::new(Arc::clone(&queue))));
         Arc::new(Self { engine, queue, gate: Gate::default(), guards: TermGuards::default() })
     }
 

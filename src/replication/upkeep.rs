@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::liveness::{Liveness, Pace};
 use crate::engine::Engine;
-use crate::engine::rules::Expired;
+use crate::engine::settings::Expired;
 use crate::engine::types::{LogTime, Uuid};
 
 /// Interval of checking for memory pressure: a client that found no memory waits no longer than this for the next
@@ -137,7 +137,7 @@ impl Timetable {
         }
         if now >= self.next_expiry {
             self.next_expiry = now.plus(EXPIRY_INTERVAL_MS);
-            if engine.rules.expired == Expired::Evict {
+            if engine.settings.expired == Expired::Evict {
                 self.begin(Chore::EvictExpired, &mut due);
             }
             // One reading of the clock for both: a process that is stopped in between expires no client.
@@ -171,7 +171,7 @@ impl Timetable {
 
 /// Returns whether memory is short: a write found none, or the high watermark is exceeded.
 fn is_memory_short(engine: &Engine) -> bool {
-    engine.counts.starved.load(Ordering::Relaxed) || engine.used_ratio() > engine.rules.high_watermark
+    engine.counts.starved.load(Ordering::Relaxed) || engine.used_ratio() > engine.settings.high_watermark
 }
 
 /// Returns the keys of the metadata server's entries about a segment with this name.
@@ -259,8 +259,8 @@ impl Chores {
 mod tests {
     use super::*;
     use crate::engine::ops::{ReplicaTypes, WriteConfig};
-    use crate::engine::rules::Rules;
     use crate::engine::segment::SegmentSpec;
+    use crate::engine::settings::EngineSettings;
 
     const OLD: Uuid = Uuid { first: 1, second: 1 };
     const NEW: Uuid = Uuid { first: 2, second: 2 };
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn the_silent_take_their_metadata_along_unless_another_has_their_name() {
-        let (engine, liveness) = (Engine::new(Rules::default()), Liveness::new(1));
+        let (engine, liveness) = (Engine::new(EngineSettings::default()), Liveness::new(1));
         mount(&engine, OLD, b"10.0.0.1:1");
         mount(&engine, OLD, b"10.0.0.22:2");
         mount(&engine, NEW, b"10.0.0.22:2");
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_client_that_had_unmounted_everything_was_closed() {
-        let (engine, liveness) = (Engine::new(Rules::default()), Liveness::new(1));
+        let (engine, liveness) = (Engine::new(EngineSettings::default()), Liveness::new(1));
         let told = |name: &[u8]| Uuid { first: OLD.first, second: name.len() as u64 };
         mount(&engine, OLD, b"10.0.0.1:1");
         assert!(engine.remount(&[], OLD, LogTime(1)).result.is_ok());
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn an_expiry_that_could_not_be_written_is_due_again() {
-        let (engine, liveness) = (Engine::new(Rules::default()), Liveness::new(1_000));
+        let (engine, liveness) = (Engine::new(EngineSettings::default()), Liveness::new(1_000));
         mount(&engine, OLD, b"a");
         liveness.heard(OLD, LogTime(0));
         let mut timetable = Timetable::new(1_000);
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_long_chore_holds_up_no_other_and_is_not_begun_twice() {
-        let (engine, liveness) = (Engine::new(Rules::default()), Liveness::new(1_000));
+        let (engine, liveness) = (Engine::new(EngineSettings::default()), Liveness::new(1_000));
         let mut timetable = Timetable::new(1_000);
         let sweep = Chore::Sweep { unmounts: 0 };
         let first = timetable.due(LogTime(0), &engine, &liveness, true);
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn promises_take_space_in_the_log_record_by_record() {
-        let (engine, liveness) = (Engine::new(Rules::default()), Liveness::new(1_000));
+        let (engine, liveness) = (Engine::new(EngineSettings::default()), Liveness::new(1_000));
         mount(&engine, OLD, b"a");
         let config = WriteConfig { replicas: 1, ..WriteConfig::default() };
         for number in 0..2_500 {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use moonkeeper::cluster::log_end::{Checksum, Latest, LogId};
 use moonkeeper::engine::Engine;
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::Term;
 use moonkeeper::replication::snapshot::{Progress, begin, write_to};
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ impl Drop for DataDir {
 
 /// A snapshot of a state without objects.
 fn snapshot() -> Vec<u8> {
-    let engine = Arc::new(Engine::new(Rules::default()));
+    let engine = Arc::new(Engine::new(EngineSettings::default()));
     let at = Latest { log: LogId(7), term: Term(3), last: engine.applied(), checksum: Checksum(0xabc) };
     let mut bytes = Vec::new();
     write_to(&mut bytes, begin(&engine, &at).unwrap(), &Progress::default()).unwrap();

@@ -11,7 +11,7 @@ use moonkeeper::engine::Engine;
 use moonkeeper::engine::format::Format;
 use moonkeeper::engine::key::{Key, KeyHash};
 use moonkeeper::engine::record::{Place, Record, SoftPin, Start};
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::snapshot::{BeginError, Capture, CaptureError, Check, Restore};
 use moonkeeper::engine::types::{LogTime, SegmentNumber, SequenceId};
 
@@ -33,7 +33,7 @@ impl Expected {
         let mut check = Check::default();
         check.chunk(items).map_err(|why| format!("check: {why}"))?;
         check.finish().map_err(|why| format!("check: {why}"))?;
-        let mut restore = Restore::new(Rules::default(), None);
+        let mut restore = Restore::new(EngineSettings::default(), None);
         restore.chunk(items).map_err(|why| format!("restore: {why}"))?;
         let restored = restore.finish().map_err(|why| format!("restore: {why}"))?;
         let wrong = restored.sequencer(LogTime(0)).audit();
@@ -142,7 +142,7 @@ fn crowded_keys(count: usize) -> Vec<String> {
 fn every_page_of_a_shard_is_kept_as_it_was() {
     for seed in seeds(6) {
         let mut chance = Chance::new(seed);
-        let engine = Arc::new(Engine::new(Rules { lease_ttl: 10, ..Rules::default() }));
+        let engine = Arc::new(Engine::new(EngineSettings { lease_ttl_ms: 10, ..EngineSettings::default() }));
         (1..=3).for_each(|number| mount(&engine, number, number, 1 << 24, 1_000));
         let keys = crowded_keys(3_000);
         keys.iter().take(2_000).for_each(|key| put(&engine, key, 64, &plain(), 1_000));
@@ -180,7 +180,7 @@ fn every_page_of_a_shard_is_kept_as_it_was() {
 
 #[test]
 fn reservations_that_end_meanwhile_are_kept() {
-    let engine = Arc::new(Engine::new(Rules { discard_timeout: 1, ..Rules::default() }));
+    let engine = Arc::new(Engine::new(EngineSettings { discard_timeout_ms: 1, ..EngineSettings::default() }));
     mount(&engine, 1, 1, 1 << 24, 1_000);
     let key = |number: u64| format!("key-{number}");
     // All are being written; half of them anew, so that the bytes of the first write are discarded.
@@ -212,7 +212,7 @@ fn reservations_that_end_meanwhile_are_kept() {
 #[test]
 fn bytes_discarded_under_an_old_id_are_not_part_of_an_older_snapshot() {
     for released in [false, true] {
-        let engine = Arc::new(Engine::new(Rules::default()));
+        let engine = Arc::new(Engine::new(EngineSettings::default()));
         mount(&engine, 1, 1, 1 << 20, 1_000);
         let keys = crowded_keys(4);
         keys.iter().for_each(|key| put(&engine, key, 1_024, &plain(), 1_000));
@@ -246,7 +246,7 @@ fn bytes_discarded_under_an_old_id_are_not_part_of_an_older_snapshot() {
 
 #[test]
 fn there_is_one_snapshot_at_a_time_and_one_that_is_dropped_leaves_nothing() {
-    let engine = Arc::new(Engine::new(Rules::default()));
+    let engine = Arc::new(Engine::new(EngineSettings::default()));
     mount(&engine, 1, 1, 1 << 24, 1_000);
     put(&engine, "first", 64, &plain(), 1_000);
     let at = engine.applied();
@@ -261,7 +261,7 @@ fn there_is_one_snapshot_at_a_time_and_one_that_is_dropped_leaves_nothing() {
 
 #[test]
 fn a_snapshot_that_would_take_too_much_memory_is_given_up() {
-    let engine = Arc::new(Engine::new(Rules::default()));
+    let engine = Arc::new(Engine::new(EngineSettings::default()));
     mount(&engine, 1, 1, 1 << 24, 1_000);
     let key = |number: u64| format!("key-{number}");
     (0..1_000).for_each(|number| put(&engine, &key(number), 64, &plain(), 1_000));

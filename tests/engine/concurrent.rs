@@ -10,7 +10,7 @@ use moonkeeper::engine::format::Format;
 use moonkeeper::engine::object::Replica;
 use moonkeeper::engine::ops::{ReplicaTypes, WriteConfig};
 use moonkeeper::engine::record::{Record, SoftPin};
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId};
 use moonkeeper::engine::{Engine, Log};
 
@@ -67,14 +67,14 @@ fn use_it(engine: &Engine, clock: &AtomicU64, seed: u64) {
 #[test]
 fn threads_leave_a_sound_state_and_the_same_on_the_mirror() {
     for round in 0..crate::support::cases(3) {
-        let rules = Rules {
-            lease_ttl: 300,
+        let settings = EngineSettings {
+            lease_ttl_ms: 300,
             high_watermark: 0.6,
-            discard_timeout: 500,
-            release_timeout: 2_000,
-            ..Rules::default()
+            discard_timeout_ms: 500,
+            release_timeout_ms: 2_000,
+            ..EngineSettings::default()
         };
-        let pair = Pair::new(rules);
+        let pair = Pair::new(settings);
         (1..=4).for_each(|number| mount(&pair.primary, number, number, 150_000, 1_000));
         let clock = AtomicU64::new(1_000);
         std::thread::scope(|scope| {
@@ -258,15 +258,15 @@ impl Drop for Done<'_> {
 
 /// Runs threads on one primary, and returns how many promises were made and one that was not kept.
 fn run_race(round: u64, prepare: impl Fn() + Sync) -> (usize, Option<String>) {
-    let rules = Rules {
-        lease_ttl: READER_TTL,
+    let settings = EngineSettings {
+        lease_ttl_ms: READER_TTL,
         high_watermark: 0.5,
         eviction_ratio: 0.3,
-        discard_timeout: 500,
-        release_timeout: 2_000,
-        ..Rules::default()
+        discard_timeout_ms: 500,
+        release_timeout_ms: 2_000,
+        ..EngineSettings::default()
     };
-    let engine = Engine::with_log(rules, Box::new(SlowLog { pauses_left: AtomicU64::new(60) }));
+    let engine = Engine::with_log(settings, Box::new(SlowLog { pauses_left: AtomicU64::new(60) }));
     (1..=3).for_each(|number| mount(&engine, number, number, SEGMENT_BYTES, 1_000));
     let (clock, writers) = (AtomicU64::new(1_000), AtomicU64::new(THREADS / 2));
     let histories: Vec<History> = std::thread::scope(|scope| {

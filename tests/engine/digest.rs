@@ -6,9 +6,9 @@ use std::sync::Arc;
 use crate::support::{assert_sound, restored, uuid};
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::format::Format;
-use moonkeeper::engine::record::{Record, ReplicationKind};
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::record::{CopyOrMove, Record};
 use moonkeeper::engine::segment::SegmentSpec;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::Digest;
 use moonkeeper::engine::types::{LogTime, SegmentNumber, SequenceId, Term, Uuid};
 
@@ -53,7 +53,7 @@ fn new_term() -> Record<'static> {
 fn task(id: Uuid, tenant: &'static [u8]) -> Record<'static> {
     Record::TaskCreated {
         id,
-        kind: ReplicationKind::Copy,
+        kind: CopyOrMove::Copy,
         key: b"key",
         tenant,
         source: b"segment-1",
@@ -63,7 +63,7 @@ fn task(id: Uuid, tenant: &'static [u8]) -> Record<'static> {
 }
 
 fn apply_all(records: &[(u64, Record<'_>)]) -> Arc<Engine> {
-    let engine = Arc::new(Engine::new(Rules::default()));
+    let engine = Arc::new(Engine::new(EngineSettings::default()));
     for (nth, (at, record)) in records.iter().enumerate() {
         engine.sequencer(LogTime(*at)).apply(
             Format::NEWEST,
@@ -186,8 +186,8 @@ fn what_the_primary_leads_with_counts() {
             kept_tasks: KEPT,
         };
         let engine = apply_all(&[(5, term)]);
-        let found = restored(&engine).reign();
-        assert_eq!(found, engine.reign(), "a snapshot has another reign");
+        let found = restored(&engine).term_state();
+        assert_eq!(found, engine.term_state(), "a snapshot has another state of the term");
         assert_eq!((found.boot_id, found.leader_ttl), (boot_id, leader_ttl));
         digest(&engine)
     };

@@ -10,13 +10,18 @@ use moonkeeper::engine::format::Format;
 use moonkeeper::engine::key::SHARDS;
 use moonkeeper::engine::ops::WriteConfig;
 use moonkeeper::engine::record::{DynamicLease, LeaseBucket, Record, SoftPin};
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::{ErrorCode, LogTime, ObjectId, SequenceId};
 use moonkeeper::engine::{Engine, Log};
 
 /// Evicts whenever it is asked to, this share of the objects.
-fn eager(share: f64) -> Rules {
-    Rules { high_watermark: 0.0, eviction_ratio: share, lease_ttl: 1_000, ..Rules::default() }
+fn eager(share: f64) -> EngineSettings {
+    EngineSettings {
+        high_watermark: 0.0,
+        eviction_ratio: share,
+        lease_ttl_ms: 1_000,
+        ..EngineSettings::default()
+    }
 }
 
 /// So large that what is used is next to nothing, and the share of objects to evict is what the rules say.
@@ -206,7 +211,7 @@ fn a_group_stays_while_one_member_cannot_go() {
 #[test]
 fn soft_pins_are_spared_while_others_can_go() {
     for evict_soft_pinned in [false, true] {
-        let pair = Pair::new(Rules { evict_soft_pinned, ..eager(0.5) });
+        let pair = Pair::new(EngineSettings { evict_soft_pinned, ..eager(0.5) });
         let engine = &pair.primary;
         mount(engine, 1, 1, HUGE, 1);
         // The pinned ones are the oldest, so that only the pin spares them.
@@ -373,7 +378,7 @@ fn a_group_larger_than_a_record_should_evict_goes_by_one() {
 #[test]
 fn a_soft_pin_outlives_a_write_that_is_pushed_aside() {
     for size in [64, 128] {
-        let pair = Pair::new(Rules { evict_soft_pinned: false, ..eager(1.0) });
+        let pair = Pair::new(EngineSettings { evict_soft_pinned: false, ..eager(1.0) });
         let engine = &pair.primary;
         mount(engine, 1, 1, HUGE, 1);
         let hard = WriteConfig { hard_pin: true, ..plain() };
@@ -398,7 +403,7 @@ fn a_soft_pin_outlives_a_write_that_is_pushed_aside() {
 #[test]
 fn absurd_sizes_are_counted_without_a_panic() {
     const ABSURD: u64 = 3 << 62;
-    let pair = Pair::new(Rules { release_timeout: 1_000, ..eager(1.0) });
+    let pair = Pair::new(EngineSettings { release_timeout_ms: 1_000, ..eager(1.0) });
     let engine = &pair.primary;
     (1..=2).for_each(|number| mount(engine, number, 1, ABSURD, 1));
     let twice = WriteConfig { replicas: 2, ..plain() };
@@ -423,7 +428,7 @@ fn a_reader_that_races_a_removal_keeps_what_it_was_promised() {
     let rounds = crate::support::cases(6);
     let mut kept = 0;
     for round in 0..rounds {
-        let pair = Pair::new(Rules { lease_ttl: TTL, ..eager(0.3) });
+        let pair = Pair::new(EngineSettings { lease_ttl_ms: TTL, ..eager(0.3) });
         let engine = &pair.primary;
         mount(engine, 1, 1, HUGE, 1);
         let groups: Vec<String> = (0..KEYS / 30).map(|number| format!("group-{number}")).collect();

@@ -4,24 +4,24 @@ use crate::support::{Pair, end, mount, plain, present, put, read, rejoin, remove
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::format::Format;
 use moonkeeper::engine::ops::WriteConfig;
-use moonkeeper::engine::record::{DynamicLease, ReplicationKind};
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::record::{CopyOrMove, DynamicLease};
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::{ErrorCode, LogTime, ObjectId};
 use moonkeeper::engine::walk::Cursor;
 
 const SIZE: u64 = 1 << 20;
 
-fn rules() -> Rules {
-    Rules { lease_ttl: 1_000, release_timeout: 0, ..Rules::default() }
+fn settings() -> EngineSettings {
+    EngineSettings { lease_ttl_ms: 1_000, release_timeout_ms: 0, ..EngineSettings::default() }
 }
 
 /// Evicts all that may go, whenever it is asked to.
-fn eager() -> Rules {
-    Rules { high_watermark: 0.0, eviction_ratio: 1.0, ..rules() }
+fn eager() -> EngineSettings {
+    EngineSettings { high_watermark: 0.0, eviction_ratio: 1.0, ..settings() }
 }
 
-fn store(rules: Rules) -> Pair {
-    let mut pair = Pair::with(rules.clone(), rules);
+fn store(settings: EngineSettings) -> Pair {
+    let mut pair = Pair::with(settings.clone(), settings);
     pair.begin(LogTime(1), 0);
     mount(&pair.primary, 1, 1, SIZE, 1);
     mount(&pair.primary, 2, 2, SIZE, 1);
@@ -59,7 +59,7 @@ fn try_each(engine: &Engine, now: u64) -> [bool; 6] {
 #[test]
 fn what_was_reserved_in_the_present_term_can_be_removed_at_once() {
     let keys = ["one", "batch", "matching", "cleared", "part", "rest"];
-    let mut pair = store(rules());
+    let mut pair = store(settings());
     keys.into_iter().for_each(|key| put(&pair.primary, key, 64, &in_first(), 100_000));
     pair.promote(LogTime(101_000), 500);
     rejoin(&pair, 101_000);
@@ -88,7 +88,7 @@ fn what_was_reserved_in_the_present_term_can_be_removed_at_once() {
 fn planted_an_exemption_by_object_id_gives_promised_bytes_free() {
     use moonkeeper::planted::{Bug, plant};
     for (bug, answer) in [(None, Err(ErrorCode::OBJECT_HAS_LEASE)), (Some(Bug::ExemptByObject), Ok(()))] {
-        let mut pair = store(rules());
+        let mut pair = store(settings());
         put(&pair.primary, "upserted", 64, &in_first(), 100_000);
         pair.promote(LogTime(101_000), 500);
         rejoin(&pair, 101_000);
@@ -107,7 +107,7 @@ fn planted_an_exemption_by_object_id_gives_promised_bytes_free() {
 /// Exempt is what has no bytes of before, whatever its object id.
 #[test]
 fn bytes_of_an_earlier_term_are_held_under_whatever_name() {
-    let mut pair = store(rules());
+    let mut pair = store(settings());
     for key in ["upserted", "copied", "moved"] {
         put(&pair.primary, key, 64, &in_first(), 100_000);
     }
@@ -118,9 +118,9 @@ fn bytes_of_an_earlier_term_are_held_under_whatever_name() {
         sequencer.upsert_start(uuid(1), b"upserted", 64, &in_first()).result.unwrap();
         let (none, targets): (_, [&[u8]; 1]) = (DynamicLease::default(), [b"segment-2"]);
         sequencer.copy_start(uuid(1), b"copied", b"segment-1", &targets, none).result.unwrap();
-        sequencer.replication_end(uuid(1), b"copied", ReplicationKind::Copy, none).result.unwrap();
+        sequencer.end_copy_or_move(uuid(1), b"copied", CopyOrMove::Copy, none).result.unwrap();
         sequencer.move_start(uuid(1), b"moved", b"segment-1", b"segment-2").result.unwrap();
-        sequencer.replication_end(uuid(1), b"moved", ReplicationKind::Move, none).result.unwrap();
+        sequencer.end_copy_or_move(uuid(1), b"moved", CopyOrMove::Move, none).result.unwrap();
     }
     end(&pair.primary, "upserted", 101_000).unwrap();
     let held = Err(ErrorCode::OBJECT_HAS_LEASE);
@@ -155,7 +155,7 @@ fn a_group_is_exempt_only_as_a_whole() {
 
 #[test]
 fn a_write_without_memory_evicts_what_was_reserved_in_the_present_term() {
-    let mut pair = store(Rules { high_watermark: 0.0, eviction_ratio: 0.01, ..rules() });
+    let mut pair = store(EngineSettings { high_watermark: 0.0, eviction_ratio: 0.01, ..settings() });
     for number in 0..200 {
         put(&pair.primary, &format!("old-{number}"), 64, &plain(), 100_000);
     }
@@ -180,7 +180,7 @@ fn a_write_without_memory_evicts_what_was_reserved_in_the_present_term() {
 /// Many candidates that are held lie before those that are exempt: one record looks at a few thousand.
 #[test]
 fn held_candidates_are_passed_by_in_steps() {
-    let mut pair = store(Rules { high_watermark: 1.0, eviction_ratio: 1.0, ..rules() });
+    let mut pair = store(EngineSettings { high_watermark: 1.0, eviction_ratio: 1.0, ..settings() });
     mount(&pair.primary, 3, 3, 1 << 40, 1);
     for number in 0..10_000 {
         let key = format!("old-{number}");

@@ -4,25 +4,25 @@ use crate::support::{Pair, end, mount, plain, present, put, read, rejoin, remove
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::key::SHARDS;
 use moonkeeper::engine::ops::WriteConfig;
-use moonkeeper::engine::record::{DynamicLease, ReplicationKind, SoftPin};
-use moonkeeper::engine::rules::{Expired, Rules};
+use moonkeeper::engine::record::{CopyOrMove, DynamicLease, SoftPin};
+use moonkeeper::engine::settings::{EngineSettings, Expired};
 use moonkeeper::engine::types::{ErrorCode, LogTime, ObjectId};
 use moonkeeper::engine::walk::Cursor;
 
 const SIZE: u64 = 1 << 20;
 const LEASE: u64 = 1_000;
 
-fn rules() -> Rules {
-    Rules { lease_ttl: LEASE, release_timeout: 0, ..Rules::default() }
+fn settings() -> EngineSettings {
+    EngineSettings { lease_ttl_ms: LEASE, release_timeout_ms: 0, ..EngineSettings::default() }
 }
 
 /// Evicts all that may go, whenever it is asked to.
-fn eager() -> Rules {
-    Rules { high_watermark: 0.0, eviction_ratio: 1.0, ..rules() }
+fn eager() -> EngineSettings {
+    EngineSettings { high_watermark: 0.0, eviction_ratio: 1.0, ..settings() }
 }
 
-fn store(rules: Rules) -> Pair {
-    let mut pair = Pair::with(rules.clone(), rules);
+fn store(settings: EngineSettings) -> Pair {
+    let mut pair = Pair::with(settings.clone(), settings);
     pair.begin(LogTime(1), 0);
     mount(&pair.primary, 1, 1, SIZE, 1);
     mount(&pair.primary, 2, 2, SIZE, 1);
@@ -44,7 +44,7 @@ fn ids(engine: &Engine) -> Vec<ObjectId> {
 
 #[test]
 fn nothing_is_removed_unless_forced_until_the_hold_ends() {
-    let mut pair = store(rules());
+    let mut pair = store(settings());
     for key in ["one", "two", "three", "four"] {
         put(&pair.primary, key, 64, &in_first(), 100_000);
     }
@@ -73,7 +73,7 @@ fn nothing_is_removed_unless_forced_until_the_hold_ends() {
 #[test]
 fn nothing_is_evicted_until_the_hold_ends_and_who_found_no_memory_is_remembered() {
     // Only for want of memory, which only a write finds out.
-    let mut pair = store(Rules { high_watermark: 1.0, eviction_ratio: 1.0, ..rules() });
+    let mut pair = store(EngineSettings { high_watermark: 1.0, eviction_ratio: 1.0, ..settings() });
     put(&pair.primary, "old", 64, &in_first(), 100_000);
     pair.promote(LogTime(101_000), 500);
     rejoin(&pair, 101_000);
@@ -89,7 +89,7 @@ fn nothing_is_evicted_until_the_hold_ends_and_who_found_no_memory_is_remembered(
 /// A witness says that the old primary answered its last read some time ago.
 #[test]
 fn a_hold_counts_from_when_the_old_primary_is_known_to_have_ended() {
-    let mut pair = store(rules());
+    let mut pair = store(settings());
     put(&pair.primary, "key", 64, &plain(), 100_000);
     pair.promote(LogTime(101_000), -400);
     assert_eq!(pair.primary.hold_until(), LogTime(101_600));
@@ -99,7 +99,7 @@ fn a_hold_counts_from_when_the_old_primary_is_known_to_have_ended() {
 
 #[test]
 fn bytes_that_leave_an_object_are_kept_until_the_hold_ends() {
-    let mut pair = store(rules());
+    let mut pair = store(settings());
     put(&pair.primary, "written again", 4096, &in_first(), 100_000);
     put(&pair.primary, "moved", 8192, &in_first(), 100_000);
     pair.promote(LogTime(101_000), 5_000);
@@ -111,7 +111,7 @@ fn bytes_that_leave_an_object_are_kept_until_the_hold_ends() {
         let mut sequencer = pair.primary.sequencer(LogTime(101_000));
         sequencer.upsert_start(uuid(1), b"written again", 64, &elsewhere).result.unwrap();
         sequencer.move_start(uuid(1), b"moved", b"segment-1", b"segment-2").result.unwrap();
-        sequencer.replication_end(uuid(1), b"moved", ReplicationKind::Move, none).result.unwrap();
+        sequencer.end_copy_or_move(uuid(1), b"moved", CopyOrMove::Move, none).result.unwrap();
     }
     end(&pair.primary, "written again", 101_000).unwrap();
     // The old primary may have promised them until just now.
@@ -124,8 +124,8 @@ fn bytes_that_leave_an_object_are_kept_until_the_hold_ends() {
 
 #[test]
 fn the_longest_promise_that_the_old_primary_gave_counts() {
-    let patient = Rules { lease_ttl: 60_000, ..rules() };
-    let mut pair = Pair::with(patient, rules());
+    let patient = EngineSettings { lease_ttl_ms: 60_000, ..settings() };
+    let mut pair = Pair::with(patient, settings());
     pair.begin(LogTime(1), 0);
     mount(&pair.primary, 1, 1, SIZE, 1);
     put(&pair.primary, "key", 64, &plain(), 100_000);
@@ -142,7 +142,7 @@ fn the_longest_promise_that_the_old_primary_gave_counts() {
 
 #[test]
 fn a_hold_outlives_the_primary_that_has_to_keep_it() {
-    let mut pair = store(rules());
+    let mut pair = store(settings());
     put(&pair.primary, "key", 64, &plain(), 100_000);
     pair.promote(LogTime(101_000), 5_000);
     pair.primary.flush_leases(LogTime(101_000));
@@ -186,7 +186,7 @@ fn after_a_hand_over_there_is_nothing_to_wait_for_and_every_promise_is_known() {
 
 #[test]
 fn whoever_goes_on_after_a_resign_is_not_taken_at_its_word() {
-    let mut pair = store(rules());
+    let mut pair = store(settings());
     put(&pair.primary, "key", 64, &plain(), 100_000);
     pair.primary.flush_leases(LogTime(100_000));
     pair.primary.resign(LogTime(100_000), true);
@@ -201,7 +201,7 @@ fn whoever_goes_on_after_a_resign_is_not_taken_at_its_word() {
 
 #[test]
 fn the_first_primary_has_nothing_to_wait_for() {
-    let mut pair = Pair::new(rules());
+    let mut pair = Pair::new(settings());
     pair.begin(LogTime(100_000), 5_000);
     assert_eq!(pair.primary.hold_until(), LogTime(0));
 }
@@ -223,7 +223,7 @@ fn a_promise_that_was_not_worth_a_record_is_kept() {
 
 #[test]
 fn a_promotion_does_not_make_fresh_objects_the_first_victims() {
-    let mut pair = store(Rules { eviction_ratio: 0.4, ..eager() });
+    let mut pair = store(EngineSettings { eviction_ratio: 0.4, ..eager() });
     for key in ["old", "older"] {
         put(&pair.primary, key, 64, &plain(), 100_000);
         read(&pair.primary, key, 101_000).unwrap();
@@ -239,7 +239,7 @@ fn a_promotion_does_not_make_fresh_objects_the_first_victims() {
 
 #[test]
 fn expired_objects_of_earlier_terms_go_when_the_hold_ends() {
-    let mut pair = store(Rules { expired: Expired::Evict, ..rules() });
+    let mut pair = store(EngineSettings { expired: Expired::Evict, ..settings() });
     for key in ["never read", "read before", "read since", "pinned"] {
         let pin = WriteConfig { hard_pin: key == "pinned", ..plain() };
         put(&pair.primary, key, 64, &pin, 100_000);
@@ -263,7 +263,7 @@ fn expired_objects_of_earlier_terms_go_when_the_hold_ends() {
 
 #[test]
 fn a_soft_pin_spares_an_expired_object_until_it_ends() {
-    let mut pair = store(Rules { expired: Expired::Evict, ..rules() });
+    let mut pair = store(EngineSettings { expired: Expired::Evict, ..settings() });
     let pin = WriteConfig { soft_pin: SoftPin::Enable(150_000), ..plain() };
     put(&pair.primary, "pinned", 64, &pin, 100_000);
     pair.promote(LogTime(200_000), 500);
@@ -275,7 +275,7 @@ fn a_soft_pin_spares_an_expired_object_until_it_ends() {
 /// Both leases end in the same step of the order of eviction, one before the hold and one after.
 #[test]
 fn a_step_that_the_end_of_the_hold_cuts_is_looked_at_whole() {
-    let mut pair = store(Rules { expired: Expired::Evict, ..rules() });
+    let mut pair = store(EngineSettings { expired: Expired::Evict, ..settings() });
     put(&pair.primary, "first", 64, &plain(), 100_000);
     put(&pair.primary, "second", 64, &plain(), 100_000);
     pair.promote(LogTime(200_000), 500);
@@ -291,7 +291,7 @@ fn a_step_that_the_end_of_the_hold_cuts_is_looked_at_whole() {
 
 #[test]
 fn many_expired_objects_go_in_few_records() {
-    let mut pair = store(Rules { expired: Expired::Evict, ..rules() });
+    let mut pair = store(EngineSettings { expired: Expired::Evict, ..settings() });
     mount(&pair.primary, 3, 3, 1 << 40, 1);
     let many = 10_000;
     for number in 0..many {
@@ -306,7 +306,7 @@ fn many_expired_objects_go_in_few_records() {
 
 #[test]
 fn an_object_is_written_down_at_most_once_in_half_a_lease() {
-    let pair = store(rules());
+    let pair = store(settings());
     put(&pair.primary, "key", 64, &plain(), 100_000);
     let mut logged = Vec::new();
     for now in (100_000..120_000).step_by(10) {
@@ -322,7 +322,7 @@ fn an_object_is_written_down_at_most_once_in_half_a_lease() {
 
 #[test]
 fn every_promise_is_flushed_once() {
-    let pair = store(rules());
+    let pair = store(settings());
     mount(&pair.primary, 3, 3, 1 << 40, 1);
     for number in 0..3_000 {
         put(&pair.primary, &format!("key-{number}"), 64, &plain(), 100_000);

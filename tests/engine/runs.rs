@@ -3,8 +3,8 @@
 use crate::support::{Chance, assert_sound, mount, plain, uuid};
 use moonkeeper::engine::key::Key;
 use moonkeeper::engine::object::Object;
-use moonkeeper::engine::ops::{self, ReplicaTypes, Run, WriteConfig};
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::ops::{self, ReplicaTypes, WriteConfig, WriteRun};
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::{Answer, ErrorCode, LogTime, SequenceId};
 use moonkeeper::engine::{Engine, Sequencer};
 
@@ -79,8 +79,13 @@ fn in_runs(
 #[test]
 fn runs_do_what_single_writes_do() {
     for seed in crate::support::seeds(4) {
-        let rules = Rules { discard_timeout: 50, release_timeout: 100, lease_ttl: 20, ..Rules::default() };
-        let engines = [Engine::new(rules.clone()), Engine::new(rules)];
+        let settings = EngineSettings {
+            discard_timeout_ms: 50,
+            release_timeout_ms: 100,
+            lease_ttl_ms: 20,
+            ..EngineSettings::default()
+        };
+        let engines = [Engine::new(settings.clone()), Engine::new(settings)];
         for engine in &engines {
             (1..=3).for_each(|number| mount(engine, number, number, 40_000, 1_000));
         }
@@ -108,7 +113,7 @@ fn runs_do_what_single_writes_do() {
             };
             let config = WriteConfig { replicas: 1 + chance.below(2), ..plain() };
             // Runs as they are meant to be, and some that are too long.
-            let length = if chance.percent(80) { Run::LENGTH } else { 2 * Run::LENGTH + 1 };
+            let length = if chance.percent(80) { WriteRun::LENGTH } else { 2 * WriteRun::LENGTH + 1 };
             let single = one_by_one(&mut engines[0].sequencer(LogTime(now)), write, &keys, &config);
             let runs = in_runs(&mut engines[1].sequencer(LogTime(now)), write, &keys, &config, length);
             assert_eq!(single, runs, "seed {seed} step {step}");

@@ -7,7 +7,7 @@ use crate::support::world::World;
 use crate::support::{Pair, mount, plain, present, put, read, seeds, start, uuid};
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::record::SoftPin;
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::{LogTime, SequenceId};
 
 const STEPS: u64 = 2_000;
@@ -58,7 +58,7 @@ fn no_operation_changes_a_sealed_engine_and_none_leaves_a_trace() {
 
 #[test]
 fn a_sealed_engine_applies_the_log() {
-    let pair = Pair::new(Rules::default());
+    let pair = Pair::new(EngineSettings::default());
     pair.mirror.seal();
     mount(&pair.primary, 1, 1, 100_000, 1_000);
     put(&pair.primary, "key", 100, &plain(), 1_000);
@@ -68,7 +68,7 @@ fn a_sealed_engine_applies_the_log() {
 
 #[test]
 fn a_sealed_engine_gives_no_lease() {
-    let engine = Engine::new(Rules { lease_ttl: 1_000, ..Rules::default() });
+    let engine = Engine::new(EngineSettings { lease_ttl_ms: 1_000, ..EngineSettings::default() });
     mount(&engine, 1, 1, 100_000, 1_000);
     put(&engine, "key", 100, &plain(), 1_000);
     let lease = || engine.peek(b"key", |object| object.lease()).result;
@@ -91,14 +91,14 @@ fn a_sealed_engine_gives_no_lease() {
 /// Each of these goes on until nothing is due, and in a sealed engine everything stays due.
 #[test]
 fn upkeep_and_eviction_of_a_sealed_engine_end() {
-    let rules = Rules {
-        lease_ttl: 10,
-        release_timeout: 1_000,
-        discard_timeout: 500,
+    let settings = EngineSettings {
+        lease_ttl_ms: 10,
+        release_timeout_ms: 1_000,
+        discard_timeout_ms: 500,
         high_watermark: 0.0,
-        ..Rules::default()
+        ..EngineSettings::default()
     };
-    let engine = Engine::new(rules);
+    let engine = Engine::new(settings);
     mount(&engine, 1, 1, 10_000_000, 1_000);
     let pinned = moonkeeper::engine::ops::WriteConfig { soft_pin: SoftPin::Enable(100), ..plain() };
     for nth in 0..600 {
@@ -128,7 +128,7 @@ fn upkeep_and_eviction_of_a_sealed_engine_end() {
 
 #[test]
 fn sealing_waits_for_the_sequencer() {
-    let engine = Engine::new(Rules::default());
+    let engine = Engine::new(EngineSettings::default());
     mount(&engine, 1, 1, 100_000, 1_000);
     std::thread::scope(|scope| {
         let mut sequencer = engine.sequencer(LogTime(1_000));

@@ -4,8 +4,8 @@ use crate::support::{assert_sound, mount, plain, put, uuid};
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::ops::{MAX_MOUNTED, MAX_TOLD, WriteConfig};
 use moonkeeper::engine::record::DynamicLease;
-use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::segment::{SegmentSpec, SegmentStatus};
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::{ErrorCode, LogTime};
 
 /// Memory of one process, of which every number is another piece.
@@ -23,7 +23,7 @@ fn piece(number: u64) -> SegmentSpec<'static> {
 
 #[test]
 fn nobody_can_mount_without_end() {
-    let engine = Engine::new(Rules::default());
+    let engine = Engine::new(EngineSettings::default());
     let pieces: Vec<SegmentSpec<'_>> = (0..MAX_MOUNTED as u64 + 1).map(piece).collect();
     let now = LogTime(1_000);
     let too_many = engine.remount(&pieces[..=MAX_TOLD], uuid(1), now);
@@ -45,7 +45,7 @@ fn nobody_can_mount_without_end() {
 
 #[test]
 fn a_grace_period_may_last_for_ever() {
-    let engine = Engine::new(Rules::default());
+    let engine = Engine::new(EngineSettings::default());
     mount(&engine, 1, 1, 1 << 20, 1_000);
     put(&engine, "object", 1000, &plain(), 1_000);
     let grace = |ms| engine.sequencer(LogTime(2_000)).graceful_unmount(uuid(1), uuid(1), ms).result;
@@ -59,7 +59,7 @@ fn a_grace_period_may_last_for_ever() {
 
 #[test]
 fn answers_that_a_dead_segment_decided_rest_on_its_unmount() {
-    let engine = Engine::new(Rules::default());
+    let engine = Engine::new(EngineSettings::default());
     (1..=3).for_each(|number| mount(&engine, number, number, 1 << 20, 1_000));
     let both: &[&[u8]] = &[b"segment-1", b"segment-2"];
     put(&engine, "object", 1000, &WriteConfig { replicas: 2, preferred: both, ..plain() }, 2_000);
@@ -79,7 +79,7 @@ fn answers_that_a_dead_segment_decided_rest_on_its_unmount() {
 
 #[test]
 fn the_status_of_a_name_rests_on_the_unmount_of_another_segment_of_that_name() {
-    let engine = Engine::new(Rules::default());
+    let engine = Engine::new(EngineSettings::default());
     let mount = |number| {
         let owner = uuid(100 + number);
         engine.sequencer(LogTime(1_000)).mount(&piece(number), owner).result.unwrap();

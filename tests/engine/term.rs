@@ -3,8 +3,8 @@
 use crate::support::{Pair, end, mount, plain, present, put, read, start, uuid};
 use moonkeeper::engine::ops::WriteConfig;
 use moonkeeper::engine::record::DynamicLease;
-use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::segment::SegmentSpec;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::task::TaskStatus;
 use moonkeeper::engine::types::{ErrorCode, LogTime, SegmentNumber, Term};
 
@@ -37,7 +37,7 @@ fn on_first<'a>() -> WriteConfig<'a> {
 
 /// A store of one client with two segments and one that only reads.
 fn store() -> Pair {
-    let mut pair = Pair::with(Rules::default(), Rules::default());
+    let mut pair = Pair::with(EngineSettings::default(), EngineSettings::default());
     pair.begin(LogTime(1), 0);
     mount(&pair.primary, 1, 1, SIZE, 1);
     mount(&pair.primary, 2, 1, SIZE, 1);
@@ -101,7 +101,7 @@ fn known_clients_are_asked_once_and_nothing_is_placed_with_them_until_then() {
 
 #[test]
 fn a_client_that_only_mounted_is_inherited_too() {
-    let mut pair = Pair::new(Rules::default());
+    let mut pair = Pair::new(EngineSettings::default());
     mount(&pair.primary, 1, 1, SIZE, 1);
     put(&pair.primary, "key", 64, &plain(), 100_000);
     pair.promote(LogTime(100_000), 0);
@@ -242,14 +242,14 @@ fn the_report_says_what_was_found() {
     assert_eq!((report.clients, report.segments), (2, 2));
     assert_eq!((report.objects, report.bytes), (2, 4096 + 64 + 128));
     assert_eq!(report.reservations, 3, "two writes, and the bytes of one that was replaced");
-    assert_eq!(report.hold_ms, 5_000 + Rules::default().lease_ttl);
+    assert_eq!(report.hold_ms, 5_000 + EngineSettings::default().lease_ttl_ms);
     assert_eq!(pair.mirror.term_report(), report);
 }
 
 #[test]
 fn ended_tasks_are_forgotten_everywhere() {
-    let rules = Rules { max_finished_tasks: 2, ..Rules::default() };
-    let mut pair = Pair::new(rules);
+    let settings = EngineSettings { max_finished_tasks: 2, ..EngineSettings::default() };
+    let mut pair = Pair::new(settings);
     pair.begin(LogTime(1), 0);
     mount(&pair.primary, 1, 1, SIZE, 1);
     mount(&pair.primary, 2, 1, SIZE, 1);

@@ -3,27 +3,27 @@
 use crate::support::{Pair, end, mount, plain, present, put, read, remove, start, uuid};
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::ops::{ReplicaTypes, Upkeep, WriteConfig};
-use moonkeeper::engine::record::{DynamicLease, ReplicationKind, SoftPin};
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::record::{CopyOrMove, DynamicLease, SoftPin};
 use moonkeeper::engine::segment::SegmentSpec;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::task::TaskStatus;
 use moonkeeper::engine::types::{ErrorCode, LogTime};
 
 const SIZE: u64 = 1 << 20;
 
-fn rules() -> Rules {
-    Rules {
-        lease_ttl: 1_000,
-        discard_timeout: 5_000,
-        release_timeout: 20_000,
-        pending_task_timeout: 3_000,
-        processing_task_timeout: 7_000,
-        ..Rules::default()
+fn settings() -> EngineSettings {
+    EngineSettings {
+        lease_ttl_ms: 1_000,
+        discard_timeout_ms: 5_000,
+        release_timeout_ms: 20_000,
+        pending_task_timeout_ms: 3_000,
+        processing_task_timeout_ms: 7_000,
+        ..EngineSettings::default()
     }
 }
 
 fn store() -> Pair {
-    let pair = Pair::new(rules());
+    let pair = Pair::new(settings());
     mount(&pair.primary, 1, 1, SIZE, 1);
     pair
 }
@@ -79,7 +79,7 @@ fn replaced_bytes_are_held_for_the_release_timeout() {
 
 #[test]
 fn replaced_bytes_outlive_a_lease_that_is_longer_than_the_release_timeout() {
-    let pair = Pair::new(Rules { lease_ttl: 50_000, ..rules() });
+    let pair = Pair::new(EngineSettings { lease_ttl_ms: 50_000, ..settings() });
     let engine = &pair.primary;
     mount(engine, 1, 1, SIZE, 1);
     put(engine, "key", 4096, &plain(), 100_000);
@@ -105,7 +105,7 @@ fn a_moved_source_and_a_stuck_copy_are_held_for_the_release_timeout() {
         let mut sequencer = engine.sequencer(LogTime(100_000));
         sequencer.move_start(uuid(1), b"moved", b"segment-1", b"segment-2").result.unwrap();
         sequencer.copy_start(uuid(1), b"copied", b"segment-1", &[b"segment-2"], none).result.unwrap();
-        sequencer.replication_end(uuid(1), b"moved", ReplicationKind::Move, none).result.unwrap();
+        sequencer.end_copy_or_move(uuid(1), b"moved", CopyOrMove::Move, none).result.unwrap();
     }
     assert_eq!(used(engine), 2 * 4096 + 2 * 64);
     assert_eq!(engine.upkeep(LogTime(119_999)), Upkeep::default());
@@ -114,7 +114,7 @@ fn a_moved_source_and_a_stuck_copy_are_held_for_the_release_timeout() {
     assert_eq!(engine.upkeep(LogTime(120_001)).released, 1);
     assert_eq!(used(engine), 4096 + 64);
     let late =
-        engine.sequencer(LogTime(120_001)).replication_end(uuid(1), b"copied", ReplicationKind::Copy, none);
+        engine.sequencer(LogTime(120_001)).end_copy_or_move(uuid(1), b"copied", CopyOrMove::Copy, none);
     assert_eq!(late.result, Err(ErrorCode::OBJECT_NO_REPLICATION_TASK));
     pair.assert_same("in the end");
 }
@@ -129,7 +129,7 @@ fn a_shorter_release_timeout_does_not_cut_short_what_is_held_already() {
     let Pair { primary, mirror, .. } = pair;
     drop(primary);
     let mut next = std::sync::Arc::into_inner(mirror).unwrap();
-    next.rules = Rules { release_timeout: 2_000, ..rules() };
+    next.settings = EngineSettings { release_timeout_ms: 2_000, ..settings() };
     next.upkeep(LogTime(110_000));
     assert!(used(&next) >= 4096, "bytes were promised until 120000 and are free at 110000");
     next.upkeep(LogTime(120_000));
@@ -194,8 +194,12 @@ fn tasks_time_out() {
 
 #[test]
 fn a_soft_pin_counts_from_the_end_of_the_write_and_ends_on_time() {
-    let pair =
-        Pair::new(Rules { high_watermark: 0.0, eviction_ratio: 1.0, evict_soft_pinned: false, ..rules() });
+    let pair = Pair::new(EngineSettings {
+        high_watermark: 0.0,
+        eviction_ratio: 1.0,
+        evict_soft_pinned: false,
+        ..settings()
+    });
     let engine = &pair.primary;
     mount(engine, 1, 1, 1 << 50, 1);
     start(engine, "key", 64, &WriteConfig { soft_pin: SoftPin::Enable(8_000), ..plain() }, 100_000).unwrap();

@@ -5,7 +5,7 @@ use crate::counting;
 use crate::master;
 use crate::mutations::{Random, cases, mutate, seeds};
 use moonkeeper::engine::Engine;
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::LogTime;
 use moonkeeper::master::service::MasterService;
 use moonkeeper::replication::time::RunningClock;
@@ -40,7 +40,7 @@ fn requests() -> Vec<(Function, Vec<u8>)> {
 
 /// A service with memory and some objects: those of the captured requests, so that their keys and ids mean something.
 fn furnished(requests: &[(Function, Vec<u8>)]) -> (Arc<Engine>, MasterService) {
-    let engine = Arc::new(Engine::new(Rules::default()));
+    let engine = Arc::new(Engine::new(EngineSettings::default()));
     let service = master::on(&engine);
     (1..4).for_each(|number| master::mount(&service, number, 1 << 24));
     (0..50).for_each(|number| master::put(&service, format!("key-{number}").as_bytes()));

@@ -8,7 +8,7 @@ use moonkeeper::cluster::member::{Addresses, BootId};
 use moonkeeper::cluster::role::Role;
 use moonkeeper::coordination::model::Model;
 use moonkeeper::coordination::types::{Get, KeyRange, Request, Response};
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::LogTime;
 use moonkeeper::replication::node::status::Activity;
 use moonkeeper::replication::node::{CallId, Command, Input, Node, Settings};
@@ -47,7 +47,7 @@ impl Scene {
             keep_alive: Duration::from_secs(1),
             call_timeout: Duration::from_secs(1),
             handover_timeout: Duration::from_secs(10),
-            rules: Rules::default(),
+            engine: EngineSettings::default(),
             queue_bytes: 1 << 20,
             wall: LogTime(1_000),
             seed: 1,
@@ -176,8 +176,8 @@ fn a_standby_does_not_mind() {
 fn a_new_primary_waits_for_the_lease_of_one_that_it_never_saw() {
     let long = Duration::from_secs(30);
     let first = Scene::after(Model::new(), SECOND, 7, long);
-    let reign = first.node.replica().engine.reign();
-    assert_eq!((reign.leader_ttl, reign.boot_id), (30_000, 7));
+    let term_state = first.node.replica().engine.term_state();
+    assert_eq!((term_state.leader_ttl, term_state.boot_id), (30_000, 7));
     let (mut etcd, now) = (first.etcd, first.now + SECOND);
     // Its lease is revoked: that does not shorten the wait (R6).
     let election = Request::Get(Get::all(KeyRange::key(Keys::new("demo").election())));
@@ -186,8 +186,8 @@ fn a_new_primary_waits_for_the_lease_of_one_that_it_never_saw() {
     etcd.call(Duration::from_micros(now), &revoke).unwrap();
     let second = Scene::after(etcd, now, 8, Duration::from_secs(5));
     let engine = &second.node.replica().engine;
-    let (reign, read_lease) = (engine.reign(), engine.rules.lease_ttl);
-    assert_eq!((reign.leader_ttl, reign.boot_id), (5_000, 8));
-    let hold = reign.hold_until.0 - reign.since.0;
+    let (term_state, read_lease) = (engine.term_state(), engine.settings.lease_ttl_ms);
+    assert_eq!((term_state.leader_ttl, term_state.boot_id), (5_000, 8));
+    let hold = term_state.hold_until.0 - term_state.since.0;
     assert!(hold >= 30_000 + read_lease, "R6: it holds for {hold} ms only");
 }

@@ -8,11 +8,11 @@ use crate::records;
 use crate::support::recording::Recording;
 use crate::support::world::World;
 use crate::support::{Pair, assert_sound, mount, plain, put, read, start, uuid};
-use moonkeeper::engine::doubts::Doubts;
+use moonkeeper::engine::divergence::Divergence;
 use moonkeeper::engine::format::Format;
 use moonkeeper::engine::ops::{ReplicaTypes, WriteConfig};
-use moonkeeper::engine::record::{DynamicLease, EvictRule, Record, ReplicationKind};
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::record::{CopyOrMove, DynamicLease, EvictRule, Record};
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::{LogTime, SequenceId};
 use moonkeeper::replication::batch::Batch;
 use moonkeeper::replication::follower::{Offered, Position};
@@ -35,7 +35,10 @@ fn from_hex(hex: &str) -> Vec<u8> {
 #[test]
 fn golden_logs_give_the_digests_that_they_gave() {
     for format in Format::READABLE {
-        let replica = Replica::new(Rules { lease_ttl: 1, release_timeout: 1, ..Rules::default() }, 1 << 20);
+        let replica = Replica::new(
+            EngineSettings { lease_ttl_ms: 1, release_timeout_ms: 1, ..EngineSettings::default() },
+            1 << 20,
+        );
         let (mut position, mut kinds) = (Position::default(), [0; records::KINDS]);
         let mut confined = [0; 2];
         for (nth, line) in golden(*format).lines().enumerate() {
@@ -63,7 +66,7 @@ fn golden_logs_give_the_digests_that_they_gave() {
         let says_so = *format >= Format::Two;
         assert_eq!(confined.map(|rules| rules > 0), [says_so; 2], "{format:?}: {confined:?}");
         let engine = &replica.engine;
-        assert_eq!((engine.doubts(), engine.faults()), (Doubts::default(), 0));
+        assert_eq!((engine.divergence(), engine.faults()), (Divergence::default(), 0));
         assert_sound(engine, "after a golden log");
     }
 }
@@ -99,13 +102,9 @@ fn rare_steps(pair: &mut Pair) {
     let plain_copy = DynamicLease::default();
     let targets: [&[u8]; 1] = [b"segment-901"];
     engine.sequencer(later()).copy_start(owner, key, b"segment-902", &targets, plain_copy).result.unwrap();
-    engine.sequencer(later()).replication_end(owner, key, ReplicationKind::Copy, plain_copy).result.unwrap();
+    engine.sequencer(later()).end_copy_or_move(owner, key, CopyOrMove::Copy, plain_copy).result.unwrap();
     engine.sequencer(later()).move_start(owner, key, b"segment-901", b"segment-903").result.unwrap();
-    engine
-        .sequencer(later())
-        .replication_revoke(owner, key, ReplicationKind::Move, plain_copy)
-        .result
-        .unwrap();
+    engine.sequencer(later()).revoke_copy_or_move(owner, key, CopyOrMove::Move, plain_copy).result.unwrap();
     engine.sequencer(later()).create_copy_task(uuid(7), key, b"", &[b"segment-903"]).result.unwrap();
     let _ = engine.sequencer(later()).fetch_tasks(owner, 1);
     engine.sequencer(later()).complete_task(owner, uuid(7), true, b"done").result.unwrap();

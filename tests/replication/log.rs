@@ -12,7 +12,7 @@ use moonkeeper::coordination::types::{
 };
 use moonkeeper::engine::format::Format;
 use moonkeeper::engine::record::Record;
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::state::Log;
 use moonkeeper::engine::types::{LogTime, SequenceId, Term, Uuid};
 use moonkeeper::replication::batch::Batch;
@@ -145,7 +145,7 @@ fn a_batch_is_not_applied_to_a_state_that_the_log_did_not_make() {
     scene.append(2);
     scene.write();
     let values: Vec<_> = scene.batches().entries.into_iter().map(|entry| entry.value).collect();
-    let replica = Replica::new(Rules::default(), 1 << 20);
+    let replica = Replica::new(EngineSettings::default(), 1 << 20);
     let mut position = Position::default();
     assert_eq!(position.offer(&values[0], &replica), Offered::Applied);
     let engine = &replica.engine;

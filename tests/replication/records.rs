@@ -3,8 +3,7 @@
 use moonkeeper::engine::format::Format;
 use moonkeeper::engine::key::Key;
 use moonkeeper::engine::record::{
-    DynamicLease, EvictRule, LeaseBucket, ObjectRef, Place, Record, RemoveSource, ReplicationKind, SoftPin,
-    Start,
+    CopyOrMove, DynamicLease, EvictRule, LeaseBucket, ObjectRef, Place, Record, RemoveSource, SoftPin, Start,
 };
 use moonkeeper::engine::segment::SegmentSpec;
 use moonkeeper::engine::types::Digest;
@@ -120,9 +119,7 @@ pub fn each_example(format: Format, mut visit: impl FnMut(LogTime, &Record<'_>))
         visit(at.plus(9), &Record::Evict(EvictRule { from, reserved_since, ..rule }));
     }
     let dynamic = DynamicLease { id: OTHER, epoch: 7 };
-    for (kind, dynamic) in
-        [(ReplicationKind::Copy, dynamic), (ReplicationKind::Move, DynamicLease::default())]
-    {
+    for (kind, dynamic) in [(CopyOrMove::Copy, dynamic), (CopyOrMove::Move, DynamicLease::default())] {
         let source = ReplicaId::new(SequenceId(100), 1);
         let record = Record::ReplicationStart {
             object: object(100, 112),
@@ -152,7 +149,7 @@ pub fn each_example(format: Format, mut visit: impl FnMut(LogTime, &Record<'_>))
     visit(at.plus(14), &Record::ClientExpired { client: OTHER });
     let created = Record::TaskCreated {
         id: OTHER,
-        kind: ReplicationKind::Move,
+        kind: CopyOrMove::Move,
         key: b"a key",
         tenant: b"default",
         source: b"from",
@@ -212,7 +209,7 @@ fn reference(chance: &mut Chance) -> ObjectRef {
 pub fn random<R>(chance: &mut Chance, nth: usize, use_it: impl FnOnce(LogTime, &Record<'_>) -> R) -> R {
     let at = LogTime(number(chance));
     let time = |chance: &mut Chance| LogTime(number(chance));
-    let replication = if chance.percent(50) { ReplicationKind::Copy } else { ReplicationKind::Move };
+    let replication = if chance.percent(50) { CopyOrMove::Copy } else { CopyOrMove::Move };
     let (key, value, other) = (bytes(chance), bytes(chance), bytes(chance));
     let places = list(chance, |chance| Place {
         segment: SegmentNumber(number(chance) as u32),

@@ -9,7 +9,7 @@ use crate::support::world::World;
 use crate::support::{Chance, assert_sound, cases, end, items, mount, plain, put, remove, seeds, start};
 use moonkeeper::cluster::log_end::{Checksum, Latest, LogId};
 use moonkeeper::engine::Engine;
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::snapshot::{BeginError, CaptureError, Restore, SnapshotError};
 use moonkeeper::engine::types::{LogTime, SequenceId, Term};
 use moonkeeper::replication::snapshot::{
@@ -50,12 +50,12 @@ fn to_file(dir: &Path, engine: &Arc<Engine>) -> Written {
 
 fn from_bytes(bytes: &[u8]) -> Result<Engine, FormatError> {
     // Settings shape records and never enter the state, so that they may differ.
-    read_from(&mut { bytes }, Rules::default(), None).map(|(_, engine)| engine)
+    read_from(&mut { bytes }, EngineSettings::default(), None).map(|(_, engine)| engine)
 }
 
 /// A primary with a few hundred objects.
 fn small() -> Arc<Engine> {
-    let engine = Arc::new(Engine::new(Rules::default()));
+    let engine = Arc::new(Engine::new(EngineSettings::default()));
     mount(&engine, 1, 1, 1 << 24, 1_000);
     (0..500).for_each(|nth| put(&engine, &format!("key-{nth}"), 1000 + nth, &plain(), 1_000 + nth));
     start(&engine, "being written", 64, &plain(), 2_000).unwrap();
@@ -73,9 +73,9 @@ fn a_restored_mirror_goes_on_as_if_it_had_always_been_there() {
                 let what = format!("seed {seed}, step {step}");
                 let (bytes, length) = (to_bytes(&world.pair.mirror), items(&world.pair.mirror).len());
                 assert_eq!(items(&world.pair.primary).len(), length, "{what}");
-                let rules = world.pair.mirror.rules.clone();
+                let settings = world.pair.mirror.settings.clone();
                 world.pair.replace_mirror(|log| {
-                    let (header, restored) = read_from(&mut &bytes[..], rules, Some(log)).unwrap();
+                    let (header, restored) = read_from(&mut &bytes[..], settings, Some(log)).unwrap();
                     assert_eq!(header.digest, restored.sequencer(LogTime(0)).digest(), "{what}");
                     restored
                 });
@@ -131,7 +131,7 @@ fn every_damage_is_noticed_and_named() {
 #[test]
 fn nonsense_is_no_state() {
     let restored = |bytes: &[u8]| {
-        let mut restore = Restore::new(Rules::default(), None);
+        let mut restore = Restore::new(EngineSettings::default(), None);
         restore.chunk(bytes)?;
         restore.finish()
     };
@@ -156,7 +156,7 @@ fn nonsense_is_no_state() {
 
 #[test]
 fn objects_on_the_same_bytes_are_refused() {
-    let engine = Arc::new(Engine::new(Rules::default()));
+    let engine = Arc::new(Engine::new(EngineSettings::default()));
     mount(&engine, 1, 1, 1 << 20, 1_000);
     (0..3).for_each(|nth| put(&engine, &format!("k{nth}"), 64, &plain(), 1_000));
     let mut bytes = items(&engine);
@@ -165,7 +165,7 @@ fn objects_on_the_same_bytes_are_refused() {
     let found: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(&wanted)).collect();
     assert_eq!(found.len(), 1, "{bytes:?}");
     bytes.splice(found[0] + 2..found[0] + 4, [0]);
-    let mut restore = Restore::new(Rules::default(), None);
+    let mut restore = Restore::new(EngineSettings::default(), None);
     restore.chunk(&bytes).unwrap();
     assert!(matches!(restore.finish(), Err(SnapshotError::Overlap { .. })), "INV-5");
 }
@@ -197,7 +197,7 @@ fn the_newest_good_file_counts() {
     assert_eq!(found.header, written[1].header);
     assert_eq!(reasons.len(), 1);
     assert!(reasons[0].contains("chunk 0 is damaged: its checksum does not match"), "{reasons:?}");
-    let (header, restored) = snapshot::restore(&found.path, Rules::default(), None).unwrap();
+    let (header, restored) = snapshot::restore(&found.path, EngineSettings::default(), None).unwrap();
     assert_eq!(restored.applied(), header.at.last);
     assert_eq!(restored.sequencer(LogTime(0)).digest(), header.digest);
 
@@ -274,7 +274,7 @@ fn snapshots_are_written_beside_the_thread_that_applies() {
     let directory = Directory::new("beside");
     let dir: &Path = &directory.0;
     let mut chance = Chance::new(7);
-    let engine = Arc::new(Engine::new(Rules { lease_ttl: 10, ..Rules::default() }));
+    let engine = Arc::new(Engine::new(EngineSettings { lease_ttl_ms: 10, ..EngineSettings::default() }));
     (1..=3).for_each(|number| mount(&engine, number, number, 1 << 30, 1_000));
     let key = |number: u64| format!("key-{number}");
     (0..20_000).for_each(|number| put(&engine, &key(number), 64, &plain(), 1_000));
@@ -295,7 +295,8 @@ fn snapshots_are_written_beside_the_thread_that_applies() {
                 changes += 1;
             }
             let written = writer.join().unwrap();
-            let (found, restored) = snapshot::restore(&written.path, Rules::default(), None).unwrap();
+            let (found, restored) =
+                snapshot::restore(&written.path, EngineSettings::default(), None).unwrap();
             assert_eq!((found, written.header), (header, header));
             assert!(picture(&restored) == expected, "snapshot {nth} has another state");
             assert_sound(&restored, "restored");
@@ -317,7 +318,7 @@ fn a_snapshot_is_of_the_end_of_a_batch() {
 #[test]
 #[ignore = "a measurement"]
 fn a_million_objects() {
-    let engine = Arc::new(Engine::new(Rules::default()));
+    let engine = Arc::new(Engine::new(EngineSettings::default()));
     (0..8).for_each(|nth| mount(&engine, nth, 1 + nth, 64 << 30, 1_000));
     (0..1_000_000_u64).for_each(|nth| {
         let key = format!("model-a/{:016x}/{nth}", nth.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -331,7 +332,7 @@ fn a_million_objects() {
     snapshot::check(&written.path).unwrap();
     println!("checked in {:?}", start.elapsed());
     let start = std::time::Instant::now();
-    let (header, restored) = snapshot::restore(&written.path, Rules::default(), None).unwrap();
+    let (header, restored) = snapshot::restore(&written.path, EngineSettings::default(), None).unwrap();
     println!("restored in {:?}, {} objects", start.elapsed(), restored.len());
     assert_eq!(restored.sequencer(LogTime(0)).digest(), header.digest);
 }

@@ -8,7 +8,7 @@ use crate::support::put;
 use crate::support::{mount, plain};
 use moonkeeper::cluster::log_end::{Checksum, History, Latest, LogId};
 use moonkeeper::engine::Engine;
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::{LogTime, SequenceId, Term};
 use moonkeeper::replication::snapshot::{
     FileError, Origin, Progress, announce, begin, discard, list, load, unusable, write, write_pending,
@@ -43,7 +43,7 @@ fn known(last: SequenceId) -> History {
 
 /// Three announced snapshots of a log, the oldest first, with their last records.
 fn three(dir: &Path) -> (Arc<Engine>, Vec<SequenceId>) {
-    let engine = Arc::new(Engine::new(Rules::default()));
+    let engine = Arc::new(Engine::new(EngineSettings::default()));
     mount(&engine, 1, 1, 1 << 24, 1_000);
     let mut all = Vec::new();
     for nth in 0..3 {
@@ -55,7 +55,7 @@ fn three(dir: &Path) -> (Arc<Engine>, Vec<SequenceId>) {
 }
 
 fn start(dir: &Path, history: Option<History>) -> Origin {
-    load(dir, history.as_ref(), &Rules::default(), 1 << 20)
+    load(dir, history.as_ref(), &EngineSettings::default(), 1 << 20)
 }
 
 fn path(dir: &Path, last: SequenceId) -> PathBuf {

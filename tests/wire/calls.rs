@@ -2,7 +2,7 @@
 
 use crate::master::{body, key, mount_at, on, put, put_start, service, with_log};
 use moonkeeper::engine::Engine;
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::wire::functions::{Function, Rpc, rpc};
 use moonkeeper::wire::messages::{KeyRequest, KeysRequest, RemoveAllRequest, RemoveRequest};
 use moonkeeper::wire::server::{Failure, Outcome, Service, Waited};
@@ -243,7 +243,7 @@ fn a_pattern_longer_than_any_that_is_taken_is_not_kept() {
 
 #[test]
 fn the_answer_to_a_batch_is_bounded_however_often_it_asks_for_a_key() {
-    let service = on(&Arc::new(Engine::new(Rules::default())));
+    let service = on(&Arc::new(Engine::new(EngineSettings::default())));
     mount_at(&service, 1, 1 << 30, &[b'x'; 250]);
     put(&service, b"a");
     let keys = KeysRequest { keys: vec![b"a"; 400_000], tenant_id: b"" };

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::engine::Engine;
 use crate::engine::ops::{ReplicaTypes, WriteConfig};
 use crate::engine::record::SoftPin;
-use crate::engine::rules::Rules;
 use crate::engine::segment::SegmentSpec;
+use crate::engine::settings::EngineSettings;
 use crate::engine::types::{ErrorCode, LogTime, Uuid};
 
 use super::BenchError;
@@ -57,7 +57,8 @@ impl Population {
         // Memory is always short, but the segment is so large that the amount does not matter: every eviction takes the
         // same share.
         let eviction_ratio = VICTIMS as f64 / objects as f64;
-        let engine = Engine::new(Rules { high_watermark: 0.0, eviction_ratio, ..Rules::default() });
+        let engine =
+            Engine::new(EngineSettings { high_watermark: 0.0, eviction_ratio, ..EngineSettings::default() });
         let start = LogTime(1_000_000);
         let refused = |call| move |code: ErrorCode| BenchError::Refused { call, code: code.0 };
         let spec = SegmentSpec {
@@ -95,7 +96,7 @@ impl Population {
         }
         let end = start.plus(READING);
         engine.replicate_leases(end);
-        let now = end.plus(2 * engine.rules.lease_ttl);
+        let now = end.plus(2 * engine.settings.lease_ttl_ms);
         Ok(Self { engine, now })
     }
 

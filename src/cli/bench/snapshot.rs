@@ -13,8 +13,8 @@ use crate::cluster::log_end::{Checksum, Latest, LogId};
 use crate::engine::Engine;
 use crate::engine::ops::{ReplicaTypes, WriteConfig};
 use crate::engine::record::SoftPin;
-use crate::engine::rules::Rules;
 use crate::engine::segment::SegmentSpec;
+use crate::engine::settings::EngineSettings;
 use crate::engine::types::{ErrorCode, LogTime, Term, Uuid};
 use crate::replication::snapshot::{self, Progress, Written};
 
@@ -81,7 +81,7 @@ fn measure_in(dir: &Path, arguments: &SnapshotArguments) -> Result<Value, BenchE
     let written: Written = written.map_err(|why| BenchError::Snapshot(why.to_string()))?;
     drop(engine);
     let restoring = Instant::now();
-    let (_, restored) = snapshot::restore(&written.path, Rules::default(), None)
+    let (_, restored) = snapshot::restore(&written.path, EngineSettings::default(), None)
         .map_err(|why| BenchError::Snapshot(why.to_string()))?;
     let restoring = restoring.elapsed();
     let per_second = |time: Duration| written.objects as f64 / time.as_secs_f64();
@@ -166,7 +166,7 @@ fn refused(call: &'static str) -> impl Fn(ErrorCode) -> BenchError {
 
 /// An engine with this many objects.
 fn filled(objects: u64) -> Result<Arc<Engine>, BenchError> {
-    let engine = Arc::new(Engine::new(Rules::default()));
+    let engine = Arc::new(Engine::new(EngineSettings::default()));
     for number in 1..=SEGMENTS {
         let (name, endpoint) = (format!("segment-{number}"), format!("127.0.0.1:{}", 17_000 + number));
         let spec = SegmentSpec {

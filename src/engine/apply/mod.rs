@@ -2,14 +2,14 @@
 //!
 //! Everything here is a function of the state and the record. No clock, no setting, no live lease is read.
 
+mod copy_move;
+mod derived;
 mod objects;
 mod places;
-mod replication;
 mod segments;
-mod settle;
 mod term;
 
-pub(super) use settle::{Fate, reserved_in};
+pub(super) use derived::{Fate, reserved_in};
 
 use std::sync::atomic::Ordering;
 
@@ -17,9 +17,9 @@ use super::core::Core;
 use super::digest;
 use super::format::Format;
 use super::record::Record;
-use super::reign::Reign;
 use super::state::Sequencer;
 use super::task::{Task, TaskStatus};
+use super::term_state::TermState;
 use super::types::{LogTime, SequenceId};
 
 impl Sequencer<'_> {
@@ -27,11 +27,11 @@ impl Sequencer<'_> {
         // The code below is the meaning of records in all of these formats; those of format 1 have no `reserved_since`.
         // A new format has to say where it differs.
         let (Format::One | Format::Two) = format;
-        // Before any effect of the record can be seen (INV-3, `Engine::settled`).
+        // Before any effect of the record can be seen (INV-3, `Engine::last_visible`).
         self.engine.begun.store(id.0, Ordering::Release);
         // Any other record may lock any shard, and would deadlock with those that are kept locked.
         if !matches!(record, Record::PutStart(_) | Record::End { .. }) {
-            self.held.let_go();
+            self.locked.unlock_all();
         }
         match *record {
             Record::PutStart(ref start) => self.apply_start(id, at, start),
@@ -40,7 +40,9 @@ impl Sequencer<'_> {
             }
             Record::End { object, checksum } => self.apply_end(id, at, object, checksum),
             Record::Revoke { object } => self.apply_remove(id, object, Fate::Free),
-            Record::Discard { object, release_at } => self.apply_remove(id, object, Fate::Hold(release_at)),
+            Record::Discard { object, release_at } => {
+                self.apply_remove(id, object, Fate::Discard(release_at))
+            }
             Record::Release { reservation } => self.apply_release(id, reservation),
             Record::Remove { objects, source: _ } => {
                 for object in objects {
@@ -54,12 +56,10 @@ impl Sequencer<'_> {
             }
             Record::Evict(ref rule) => self.apply_evict(id, at, rule),
             Record::ReplicationStart { object, kind, client, source, places, dynamic } => {
-                self.apply_replication_start(id, at, object, kind, client, source, places, dynamic);
+                self.apply_copy_move_start(id, at, object, kind, client, source, places, dynamic);
             }
-            Record::ReplicationEnd { object, release_at } => {
-                self.apply_replication_end(id, object, release_at)
-            }
-            Record::ReplicationRevoke { object } => self.apply_replication_revoke(id, object),
+            Record::ReplicationEnd { object, release_at } => self.apply_copy_move_end(id, object, release_at),
+            Record::ReplicationRevoke { object } => self.apply_copy_move_revoke(id, object),
             Record::MountSegment { ref segment, number, client } => {
                 self.apply_mount(id, segment, number, client)
             }
@@ -111,16 +111,16 @@ impl Sequencer<'_> {
             }
             Record::RenewLeases { leases } => self.apply_renew(leases),
             Record::NewTerm { term, primary: _, boot_id, hold_until, lease_ttl, leader_ttl, kept_tasks } => {
-                let reign = Reign {
+                let term_state = TermState {
                     term,
                     boot_id,
                     hold_until,
                     lease_ttl,
                     leader_ttl,
                     kept_tasks,
-                    ..Reign::default()
+                    ..TermState::default()
                 };
-                self.apply_new_term(id, at, reign);
+                self.apply_new_term(id, at, term_state);
             }
             Record::Resign { term, hold_until } => self.apply_resign(id, term, hold_until),
             Record::Digest { digest } => self.apply_digest(id, digest),
@@ -144,7 +144,7 @@ impl Core {
     /// Drops the oldest ended tasks beyond `kept_tasks`. That takes no record of its own: every replica has that number
     /// from `NewTerm`.
     fn forget_tasks(&mut self) {
-        while let Some(task) = self.tasks.forget_finished(self.reign.kept_tasks as usize) {
+        while let Some(task) = self.tasks.forget_finished(self.term_state.kept_tasks as usize) {
             self.digest.subtract(digest::task(&task));
         }
     }

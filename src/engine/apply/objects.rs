@@ -2,10 +2,10 @@
 
 use std::ops::RangeInclusive;
 
-use super::settle::Fate;
+use super::derived::Fate;
 use crate::engine::core::Core;
 use crate::engine::digest;
-use crate::engine::doubts::BrokenChain;
+use crate::engine::divergence::BrokenChain;
 use crate::engine::exempt::Confined;
 use crate::engine::faults::Reason;
 use crate::engine::group::Membership;
@@ -37,7 +37,7 @@ impl Sequencer<'_> {
                 self.core.fault(vec![object.id], Reason::BrokenChain);
                 let found = found.map(|(_, last_record)| last_record);
                 let (record, after) = (self.core.last, object.after);
-                self.core.doubts.chain(BrokenChain { object: object.id, record, after, found });
+                self.core.divergence.chain(BrokenChain { object: object.id, record, after, found });
                 None
             }
         }
@@ -67,7 +67,7 @@ impl Sequencer<'_> {
         object.hard_pinned = start.hard_pin;
         object.data_type = start.data_type;
         self.core.begin_processing(object_id, at, start.soft_pin);
-        self.settle(object, hash);
+        self.insert_object(object, hash);
     }
 
     pub(super) fn apply_upsert_start(
@@ -82,7 +82,7 @@ impl Sequencer<'_> {
         let Some(handle) = self.named(replaces) else { return };
         if !start.places.is_empty() {
             let soft_pin_until = self.soft_pin_of(handle);
-            self.unsettle(handle, id, Fate::Hold(release_at));
+            self.remove_object(handle, id, Fate::Discard(release_at));
             self.apply_start(id, at, start);
             if soft_pin_until != LogTime(0)
                 && let Some(handle) = self.engine.handle(&self.core, ObjectId(id.0))
@@ -91,7 +91,7 @@ impl Sequencer<'_> {
             }
             return;
         }
-        self.core.ids.remove(replaces.id);
+        self.core.object_index.remove(replaces.id);
         self.alter(handle, Some(id), |object, core| {
             core.writers.give(object.client);
             object.client = core.writers.take(start.client);
@@ -101,7 +101,7 @@ impl Sequencer<'_> {
             object.data_type = start.data_type;
             object.replicas_mut().for_each(|replica| replica.status = ReplicaStatus::Processing);
         });
-        self.core.ids.insert(ObjectId(id.0), handle);
+        self.core.object_index.insert(ObjectId(id.0), handle);
         self.core.begin_processing(ObjectId(id.0), at, start.soft_pin);
     }
 
@@ -150,7 +150,7 @@ impl Sequencer<'_> {
 
     pub(super) fn apply_remove(&mut self, id: SequenceId, object: ObjectRef, fate: Fate) {
         if let Some(handle) = self.named(object) {
-            self.unsettle(handle, id, fate);
+            self.remove_object(handle, id, fate);
         }
     }
 
@@ -166,9 +166,9 @@ impl Sequencer<'_> {
         let object = ObjectId(reservation.0);
         let Some(handle) = engine.handle(core, object) else { return };
         if core.processing.contains_key(&object) {
-            self.unsettle(handle, id, Fate::Free);
+            self.remove_object(handle, id, Fate::Free);
         } else {
-            self.drop_replication(handle, id);
+            self.drop_copy_move(handle, id);
         }
     }
 
@@ -210,7 +210,7 @@ impl Sequencer<'_> {
             }
         });
         if last {
-            self.unsettle(handle, self.core.last, Fate::Free);
+            self.remove_object(handle, self.core.last, Fate::Free);
         }
     }
 
@@ -222,7 +222,8 @@ impl Sequencer<'_> {
         force: bool,
         reserved_since: SequenceId,
     ) {
-        let objects = self.core.ids.range(*ids.start()).take_while(|(object, _)| object <= ids.end());
+        let objects =
+            self.core.object_index.range(*ids.start()).take_while(|(object, _)| object <= ids.end());
         let handles: Vec<Handle> = objects.map(|(_, handle)| handle).collect();
         let mut confined = Confined::to(reserved_since);
         for handle in handles {
@@ -233,11 +234,11 @@ impl Sequencer<'_> {
             }
             let goes = self.objects(handle.shard()).at(handle.slot()).is_some_and(|object| {
                 object.is_complete()
-                    && object.replication().is_none()
+                    && object.copy_move().is_none()
                     && (force || object.replicated_lease <= at)
             });
             if goes {
-                self.unsettle(handle, id, Fate::Free);
+                self.remove_object(handle, id, Fate::Free);
             }
         }
     }
@@ -246,7 +247,7 @@ impl Sequencer<'_> {
         for victim in self.victims(rule, at) {
             if let Some(handle) = self.engine.handle(&self.core, victim) {
                 let bytes = self.bytes_of(handle);
-                self.unsettle(handle, id, Fate::Free);
+                self.remove_object(handle, id, Fate::Free);
                 Counts::add(&self.engine.counts.evicted_bytes, bytes);
             }
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::settle::Fate;
+use super::derived::Fate;
 use crate::engine::core::Core;
 use crate::engine::faults::Reason;
 use crate::engine::key::Handle;
@@ -64,9 +64,9 @@ impl Sequencer<'_> {
             // of the object.
             let free = |name: &SequenceId| !self.core.discarded.contains_key(name);
             let name = [record, SequenceId(id.0)].into_iter().find(free);
-            let fate = name.map_or(Fate::Free, |_| Fate::Hold(at.plus(DISPUTED_MS)));
+            let fate = name.map_or(Fate::Free, |_| Fate::Discard(at.plus(DISPUTED_MS)));
             if let Some(handle) = self.engine.handle(&self.core, *id) {
-                self.unsettle(handle, name.unwrap_or(record), fate);
+                self.remove_object(handle, name.unwrap_or(record), fate);
             }
         }
         if own.is_none() {

@@ -8,8 +8,8 @@ use crate::engine::extents::Extents;
 use crate::engine::faults::Reason;
 use crate::engine::segment::{Segment, SegmentSpec, SegmentStatus};
 use crate::engine::state::{Counts, Sequencer};
-use crate::engine::strays::is_stray;
 use crate::engine::types::{LogTime, SegmentNumber, SequenceId, Uuid};
+use crate::engine::unmounted_writes::is_stray;
 
 impl Sequencer<'_> {
     /// Mounts a segment. All of its memory is free, except what a client may still be writing to since an earlier mount
@@ -26,9 +26,9 @@ impl Sequencer<'_> {
         core.digest.add(digest::segment(&segment, None));
         core.next_segment = core.next_segment.max(number.0 + 1);
         core.segment_ids.insert(spec.id, number);
-        core.atlas.insert(&segment);
+        core.segment_ranges.insert(&segment);
         let mut extents = Extents::new(spec.size);
-        for range in core.strays.left_out(&segment) {
+        for range in core.unmounted_writes.left_out(&segment) {
             if extents.take(range.start, range.end - range.start).is_err() {
                 core.fault(Vec::new(), Reason::Overlap);
             }
@@ -55,7 +55,7 @@ impl Sequencer<'_> {
         entry.last_record = id;
         core.digest.add(digest::client(client, entry));
         if inherited {
-            let before = entry.segments.range(..core.reign.first_segment);
+            let before = entry.segments.range(..core.term_state.first_segment);
             let drains = |number: &SegmentNumber| {
                 core.segments.get(number).is_none_or(|mounted| mounted.drain_until.is_some())
             };
@@ -93,7 +93,7 @@ impl Sequencer<'_> {
             let segment = mounted.segment.clone();
             core.digest.subtract(digest::segment(&segment, mounted.drain_until));
             core.segment_ids.remove(&segment.id);
-            core.atlas.remove(&segment);
+            core.segment_ranges.remove(&segment);
             mounted.drain_until.into_iter().for_each(|until| _ = core.drains.remove(&(until, number)));
             self.engine.segments.write().remove(&number);
             segment.bury(id);
@@ -119,7 +119,7 @@ impl Sequencer<'_> {
     /// Finds the strays among all writes, copies, moves and discarded bytes.
     pub(in crate::engine) fn find_strays(&mut self) {
         let core = &*self.core;
-        let writes = core.processing.keys().chain(core.replications.iter().map(|(_, id)| id));
+        let writes = core.processing.keys().chain(core.copy_moves.iter().map(|(_, id)| id));
         let writes = writes.map(|id| Reserved::Object(*id));
         let all: Vec<Reserved> =
             writes.chain(core.discarded.keys().map(|record| Reserved::Discarded(*record))).collect();
@@ -133,24 +133,24 @@ impl Sequencer<'_> {
         let core = &mut *self.core;
         match what {
             Reserved::Object(id) => {
-                let Some(handle) = core.ids.find(id) else { return };
-                let objects = self.held.look(&engine.shards, handle.shard());
+                let Some(handle) = core.object_index.find(id) else { return };
+                let objects = self.locked.look(&engine.shards, handle.shard());
                 let Some(object) = objects.at(handle.slot()) else { return };
-                let strays = object.replicas().filter(|replica| is_stray(replica));
-                strays.for_each(|replica| core.strays.insert(replica, object.size));
+                let unmounted_writes = object.replicas().filter(|replica| is_stray(replica));
+                unmounted_writes.for_each(|replica| core.unmounted_writes.insert(replica, object.size));
                 if !object.is_valid() {
                     if core.processing.contains_key(&id) {
                         core.lost_writes.insert(id);
                     }
-                    if object.replication().is_some() {
+                    if object.copy_move().is_some() {
                         core.lost_copies.insert(id);
                     }
                 }
             }
             Reserved::Discarded(record) => {
                 let Some(bytes) = core.discarded.get(&record) else { return };
-                let strays = bytes.replicas.iter().filter(|replica| is_stray(replica));
-                strays.for_each(|replica| core.strays.insert(replica, bytes.size));
+                let unmounted_writes = bytes.replicas.iter().filter(|replica| is_stray(replica));
+                unmounted_writes.for_each(|replica| core.unmounted_writes.insert(replica, bytes.size));
             }
         }
     }

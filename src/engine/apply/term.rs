@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 
 use crate::engine::core::Core;
 use crate::engine::digest;
-use crate::engine::doubts::Mismatch;
-use crate::engine::reign::{Reign, TermReport};
+use crate::engine::divergence::Mismatch;
 use crate::engine::state::Sequencer;
+use crate::engine::term_state::{TermReport, TermState};
 use crate::engine::types::Digest;
 use crate::engine::types::{LogTime, SegmentNumber, SequenceId, Term};
 
@@ -14,20 +14,20 @@ impl Sequencer<'_> {
     /// Cleans up after the old primary, at a cost for each client and segment and none for objects: replicas in
     /// unmounted segments cannot be read anyway, reservations stay as they are (R4), and so do replicated leases.
     /// `told` has the fields of the record; the rest follows from the state.
-    pub(super) fn apply_new_term(&mut self, id: SequenceId, at: LogTime, told: Reign) {
+    pub(super) fn apply_new_term(&mut self, id: SequenceId, at: LogTime, told: TermState) {
         planted!(ForgetReservations => self.forget_reservations(id));
         planted!(ForgetUnleased => self.forget_unleased(id, at));
         let core = &mut *self.core;
-        let reign = Reign {
+        let term_state = TermState {
             began: id,
             since: at,
             // An earlier hold goes on: it may protect leases that were granted two primaries ago.
-            hold_until: core.reign.hold_until.max(told.hold_until),
+            hold_until: core.term_state.hold_until.max(told.hold_until),
             first_segment: SegmentNumber(core.next_segment),
-            resigned: core.reign.resigned,
+            resigned: core.term_state.resigned,
             ..told
         };
-        core.set_reign(reign);
+        core.set_term_state(term_state);
         core.forget_tasks();
         core.close_all();
         let mut clients = self.engine.clients.write();
@@ -40,14 +40,14 @@ impl Sequencer<'_> {
         }
         let counts = &self.engine.counts;
         core.report = TermReport {
-            term: reign.term,
+            term: term_state.term,
             began: id,
             clients: clients.len(),
             segments: core.segments.len(),
             objects: counts.objects.load(Ordering::Relaxed),
             bytes: counts.allocated.load(Ordering::Relaxed),
-            reservations: core.processing.len() + core.replications.len() + core.discarded.len(),
-            hold_ms: reign.hold_until.0.saturating_sub(at.0),
+            reservations: core.processing.len() + core.copy_moves.len() + core.discarded.len(),
+            hold_ms: term_state.hold_until.0.saturating_sub(at.0),
             objects_removed: 0,
             bytes_removed: 0,
         };
@@ -59,7 +59,7 @@ impl Sequencer<'_> {
         let writes: Vec<_> = self.core.processing.keys().copied().collect();
         for write in writes {
             if let Some(handle) = self.engine.handle(&self.core, write) {
-                self.unsettle(handle, id, super::Fate::Free);
+                self.remove_object(handle, id, super::Fate::Free);
             }
         }
     }
@@ -69,16 +69,16 @@ impl Sequencer<'_> {
     fn forget_unleased(&mut self, id: SequenceId, at: LogTime) {
         let first = self.core.eviction.candidates(Default::default(), at, false).next();
         if let Some(handle) = first.and_then(|(_, object)| self.engine.handle(&self.core, object)) {
-            self.unsettle(handle, id, super::Fate::Free);
+            self.remove_object(handle, id, super::Fate::Free);
         }
     }
 
     pub(super) fn apply_resign(&mut self, id: SequenceId, term: Term, hold_until: LogTime) {
-        let reign = self.core.reign;
+        let term_state = self.core.term_state;
         // A `Resign` of another term says nothing about the leases of this one.
-        if reign.term == term {
-            let hold_until = reign.hold_until.max(hold_until);
-            self.core.set_reign(Reign { resigned: id, hold_until, ..reign });
+        if term_state.term == term {
+            let hold_until = term_state.hold_until.max(hold_until);
+            self.core.set_term_state(TermState { resigned: id, hold_until, ..term_state });
         }
     }
 
@@ -87,7 +87,7 @@ impl Sequencer<'_> {
     pub(super) fn apply_digest(&mut self, id: SequenceId, digest: Digest) {
         if digest != self.core.digest() {
             let own = self.core.digest();
-            self.core.doubts.digest(Mismatch { record: id, own });
+            self.core.divergence.digest(Mismatch { record: id, own });
         } else {
             self.core.digest_matched = id;
         }
@@ -95,9 +95,9 @@ impl Sequencer<'_> {
 }
 
 impl Core {
-    fn set_reign(&mut self, reign: Reign) {
-        self.digest.subtract(digest::reign(&self.reign));
-        self.reign = reign;
-        self.digest.add(digest::reign(&self.reign));
+    fn set_term_state(&mut self, term_state: TermState) {
+        self.digest.subtract(digest::term_state(&self.term_state));
+        self.term_state = term_state;
+        self.digest.add(digest::term_state(&self.term_state));
     }
 }

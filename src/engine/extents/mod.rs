@@ -9,14 +9,14 @@
 //! odd sizes, churned at 90 % fill: the first allocation fails at 98.5 to 99.6 % (first fit: 94 to 98 %, and many
 //! failures before; a two-level segregated fit: 94.6 to 99.6 %).
 
+mod binned_set;
 mod bits;
-mod forest;
 mod radix;
 #[cfg(test)]
 mod tests;
 mod tree;
 
-use forest::{Cut, Forest};
+use binned_set::{BinnedSet, Cut};
 use tree::{pack, unpack};
 
 /// A range that was to be taken is not entirely free, or not inside the segment.
@@ -47,9 +47,9 @@ pub struct Extents {
     size: u64,
     free: u64,
     /// `(start, length)` of every free range.
-    by_start: Forest,
+    by_start: BinnedSet,
     /// `(length, start)` of every free range.
-    by_len: Forest,
+    by_len: BinnedSet,
 }
 
 impl Extents {
@@ -190,10 +190,10 @@ impl Extents {
     /// Creates a segment with just these free ranges, `(start, length)` in order of address.
     fn of_free(size: u64, mut ranges: Vec<u128>) -> Self {
         let free = ranges.iter().map(|key| unpack(*key).1).sum();
-        let by_start = Forest::from_sorted(Cut::Even(bin_shift(size)), size, &ranges);
+        let by_start = BinnedSet::from_sorted(Cut::Even(bin_shift(size)), size, &ranges);
         ranges.iter_mut().for_each(|key| *key = key.rotate_right(64));
         radix::sort_by_first(&mut ranges, size, Self::GRANULE);
-        let by_len = Forest::from_sorted(Cut::Relative, size, &ranges);
+        let by_len = BinnedSet::from_sorted(Cut::Relative, size, &ranges);
         Self { size, free, by_start, by_len }
     }
 

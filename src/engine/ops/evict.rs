@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use crate::engine::eviction::MAX_VICTIMS;
 use crate::engine::exempt::Confined;
 use crate::engine::format::Format;
-use crate::engine::held::{Held, RUN};
 use crate::engine::key::Handle;
+use crate::engine::locked_shards::{LockedShards, MAX_LOCKED};
 use crate::engine::record::{EvictRule, LeaseBucket, Record};
 use crate::engine::state::{Engine, Sequencer};
 use crate::engine::types::{LogTime, ObjectId, SequenceId, Term};
@@ -22,25 +22,25 @@ impl Engine {
     /// Like [`Self::evict`], but calls `go_on` before each chunk and stops when it returns false.
     pub fn evict_while(&self, now: LogTime, go_on: &mut impl FnMut() -> bool) -> u64 {
         let used = self.used_ratio();
-        let rules = &self.rules;
-        if used <= rules.high_watermark && !self.counts.starved.load(Ordering::Relaxed) {
+        let settings = &self.settings;
+        if used <= settings.high_watermark && !self.counts.starved.load(Ordering::Relaxed) {
             return 0;
         }
         if self.is_sealed() {
             return 0;
         }
-        if self.sequencer(now).held() {
+        if self.sequencer(now).in_reader_hold() {
             return self.evict_exempt(now, go_on);
         }
         self.counts.starved.store(false, Ordering::Relaxed);
-        let over = used - rules.high_watermark;
-        let target = rules.eviction_ratio.max(over + rules.eviction_ratio);
+        let over = used - settings.high_watermark;
+        let target = settings.eviction_ratio.max(over + settings.eviction_ratio);
         let at_least = (target / 2.0).max(over);
         self.end_soft_pins(now, go_on);
         let base = self.sequencer(now).core.evictable as f64;
         let share = |ratio: f64| (base * ratio).ceil().max(0.0) as u64;
         let mut evicted = self.evict_up_to(share(target), Order::default(), now, go_on);
-        if evicted < share(at_least) && rules.evict_soft_pinned {
+        if evicted < share(at_least) && settings.evict_soft_pinned {
             let order = Order { soft_pinned: true, ..Order::default() };
             evicted += self.evict_up_to(share(at_least) - evicted, order, now, go_on);
         }
@@ -58,7 +58,7 @@ impl Engine {
     pub fn evict_expired_while(&self, now: LogTime, go_on: &mut impl FnMut() -> bool) -> u64 {
         {
             let sequencer = self.sequencer(now);
-            if sequencer.held() || sequencer.core.reign.term == Term(0) {
+            if sequencer.in_reader_hold() || sequencer.core.term_state.term == Term(0) {
                 return 0;
             }
         }
@@ -73,7 +73,7 @@ impl Engine {
         if !self.counts.starved.load(Ordering::Relaxed) {
             return 0;
         }
-        let share = self.sequencer(now).core.evictable as f64 * self.rules.eviction_ratio;
+        let share = self.sequencer(now).core.evictable as f64 * self.settings.eviction_ratio;
         let want = (share.ceil().max(0.0) as u64).min(MAX_EXEMPT);
         let evicted = self.evict_up_to(want, Order { exempt: true, ..Order::default() }, now, go_on);
         if evicted > 0 {
@@ -164,7 +164,8 @@ impl Sequencer<'_> {
         // A sealed engine commits nothing, and a mark without an eviction would keep readers waiting for ever. A hold
         // may have begun or ended since `order` was made; and in format 1 a rule cannot spare what the old primary may
         // have promised to readers (R6).
-        let possible = self.held() == order.exempt && (!order.exempt || self.core.format >= Format::Two);
+        let possible =
+            self.in_reader_hold() == order.exempt && (!order.exempt || self.core.format >= Format::Two);
         if self.engine.is_sealed() || !possible {
             return Round::default();
         }
@@ -172,11 +173,12 @@ impl Sequencer<'_> {
         let reserved_since = self.exempt_since();
         let mut confined = Confined::to(reserved_since);
         let want = want.min(MAX_VICTIMS as u64) as usize;
-        let reign = &self.core.reign;
+        let term_state = &self.core.term_state;
         // Objects with a later id are of this term.
-        let newest = if order.inherited { ObjectId(reign.began.0) } else { ObjectId(u64::MAX) };
+        let newest = if order.inherited { ObjectId(term_state.began.0) } else { ObjectId(u64::MAX) };
         // Only whole buckets: of a part of one the rule would name more objects than were checked here.
-        let whole = LeaseBucket::of(reign.hold_until.max(reign.since)).min(LeaseBucket::ended_by(self.now));
+        let whole =
+            LeaseBucket::of(term_state.hold_until.max(term_state.since)).min(LeaseBucket::ended_by(self.now));
         let ended_by = if order.inherited { whole.end() } else { self.now };
         let mut promised = Vec::new();
         let mut count = 0;
@@ -184,7 +186,7 @@ impl Sequencer<'_> {
         let mut stop = LeaseBucket(u64::MAX);
         // An object written in this term has a replicated lease no earlier than its End, so older buckets can be
         // skipped.
-        let first = if order.exempt { LeaseBucket::of(reign.since) } else { LeaseBucket(0) };
+        let first = if order.exempt { LeaseBucket::of(term_state.since) } else { LeaseBucket(0) };
         let from = order.from.max((first, ObjectId(0)));
         let mut next = None;
         let candidates = || self.core.eviction.candidates(from, ended_by, soft_pinned);
@@ -198,15 +200,15 @@ impl Sequencer<'_> {
                 next = Some((bucket, id));
                 break;
             }
-            if nth % RUN == 0 {
-                self.held.fetch(&self.engine.shards, &mut ahead);
+            if nth % MAX_LOCKED == 0 {
+                self.locked.fetch(&self.engine.shards, &mut ahead);
             }
             let Some(handle) = self.engine.handle(&self.core, id) else { continue };
             if !self.is_within(&mut confined, handle) {
                 continue;
             }
             members.clear();
-            let ended = self.view(handle, |object| {
+            let ended = self.with_object(handle, |object| {
                 self.core.with_group(object, &mut members);
                 self.core.lease_of(object) <= ended_by
             });
@@ -216,7 +218,7 @@ impl Sequencer<'_> {
             handles.clear();
             handles.extend(members.iter().filter_map(|member| self.engine.handle(&self.core, *member)));
             let found = promised.len();
-            if self.engine.doom_all(&mut self.held, self.now, &handles, newest, &mut promised) {
+            if self.engine.doom_all(&mut self.locked, self.now, &handles, newest, &mut promised) {
                 count += handles.len();
                 up_to = Some((bucket, id));
             }
@@ -240,7 +242,7 @@ impl Engine {
     /// position. Objects with an id above `newest` count as just read.
     fn doom_all(
         &self,
-        held: &mut Held<'_>,
+        locked: &mut LockedShards<'_>,
         now: LogTime,
         handles: &[Handle],
         newest: ObjectId,
@@ -249,7 +251,7 @@ impl Engine {
         let mut doomed = Vec::with_capacity(handles.len());
         let found = promised.len();
         for handle in handles {
-            let mut objects = held.change(&self.shards, handle.shard());
+            let mut objects = locked.change(&self.shards, handle.shard());
             let Some(object) = objects.at_mut(handle.slot()) else { continue };
             let fresh = object.id > newest;
             let mark = if fresh || object.owes_renewal() { None } else { object.doom(now, false) };
@@ -257,7 +259,7 @@ impl Engine {
                 Some(lease) => doomed.push((handle, lease)),
                 None if fresh => {
                     // Later than now in any case, or the object would be a candidate again at once, for ever.
-                    let lease = object.lease().max(now.plus(self.rules.lease_ttl.max(1)));
+                    let lease = object.lease().max(now.plus(self.settings.lease_ttl_ms.max(1)));
                     promised.push((object.id, lease));
                 }
                 None => promised.push((object.id, object.lease())),
@@ -267,7 +269,7 @@ impl Engine {
             return true;
         }
         for (handle, lease) in doomed {
-            let mut objects = held.change(&self.shards, handle.shard());
+            let mut objects = locked.change(&self.shards, handle.shard());
             if let Some(object) = objects.at_mut(handle.slot()) {
                 object.spare(lease);
             }

@@ -5,9 +5,9 @@ use crate::engine::key::{Handle, Key};
 use crate::engine::object::{Object, Replica};
 use crate::engine::record::{ObjectRef, Record};
 use crate::engine::state::Sequencer;
-use crate::engine::strays::is_stray;
 use crate::engine::types::ClientNumber;
 use crate::engine::types::{ErrorCode, LogTime, SequenceId};
+use crate::engine::unmounted_writes::is_stray;
 
 /// An object that was found, and its location.
 pub(super) struct Found {
@@ -56,7 +56,7 @@ impl Sequencer<'_> {
             (ObjectRef { id: object.id, after: object.last_record }, started, stale)
         };
         if let Some(started) = written_since {
-            let release_at = started.plus(self.engine.rules.release_timeout);
+            let release_at = started.plus(self.engine.settings.release_timeout_ms);
             self.commit(&Record::Discard { object: named, release_at });
         } else if stale {
             self.commit(&Record::Sweep { objects: &[named.id] });
@@ -67,7 +67,7 @@ impl Sequencer<'_> {
     /// Returns when the write, copy or move of an object that is under way began.
     pub(super) fn written_since(&self, object: &Object) -> Option<LogTime> {
         let write = self.core.processing.get(&object.id).map(|write| write.started);
-        write.or_else(|| object.replication().map(|copy| copy.started))
+        write.or_else(|| object.copy_move().map(|copy| copy.started))
     }
 
     /// Returns the object with this key if all its segments are unmounted but a client may still be writing to it.
@@ -82,7 +82,7 @@ impl Sequencer<'_> {
     }
 
     /// Calls `look` with the object at `handle`, under its shard's lock.
-    pub(super) fn view<R>(&self, handle: Handle, look: impl FnOnce(&Object) -> R) -> Option<R> {
+    pub(super) fn with_object<R>(&self, handle: Handle, look: impl FnOnce(&Object) -> R) -> Option<R> {
         self.objects(handle.shard()).at(handle.slot()).map(look)
     }
 }

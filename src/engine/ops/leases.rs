@@ -176,7 +176,7 @@ impl Sequencer<'_> {
     fn renew(&mut self, ids: &[ObjectId], past: LogTime) -> Option<usize> {
         let owed = |id: &ObjectId| {
             let handle = self.engine.handle(&self.core, *id)?;
-            self.view(handle, |object| {
+            self.with_object(handle, |object| {
                 let owes = object.owes_renewal() && object.lease() > past;
                 owes.then(|| (object.id, object.lease()))
             })?
@@ -192,7 +192,7 @@ impl Sequencer<'_> {
     fn relist(&self, ids: &[ObjectId], list: List) {
         for handle in ids.iter().filter_map(|id| self.engine.handle(&self.core, *id)) {
             let shard = &self.engine.shards[handle.shard()];
-            self.view(handle, |object| shard.relist(list, handle.slot(), object));
+            self.with_object(handle, |object| shard.relist(list, handle.slot(), object));
         }
     }
 }

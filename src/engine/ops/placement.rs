@@ -9,7 +9,7 @@ use crate::engine::core::{Core, Mounted};
 use crate::engine::extents::Extents;
 use crate::engine::open_segments::OpenSegments;
 use crate::engine::record::Place;
-use crate::engine::rules::Strategy;
+use crate::engine::settings::Strategy;
 use crate::engine::types::SegmentNumber;
 
 /// Most replicas of one object, more than any client has use for; a request for more gets this many.
@@ -36,7 +36,7 @@ pub(super) struct Wanted<'a> {
 impl Core {
     /// Returns places for as many of the wanted replicas as fit, each in a segment of a different name.
     pub(super) fn choose_places(&mut self, wanted: &Wanted<'_>) -> Places {
-        let Self { segments, names, open, hosts, chance, .. } = self;
+        let Self { segments, names, open, hosts, rng, .. } = self;
         // In a full pool this check is all that a write costs, however many segments there are.
         if wanted.size == 0 || open.longest() < wanted.size {
             return Places::new();
@@ -56,7 +56,7 @@ impl Core {
                 break;
             }
             let Some(numbers) = names.get(*name) else { continue };
-            let start = chance.below(numbers.len());
+            let start = rng.below(numbers.len());
             search.try_all(rotated(numbers, start));
         }
         if search.is_done() {
@@ -65,7 +65,7 @@ impl Core {
         match wanted.strategy {
             Strategy::Random => {}
             Strategy::FreeRatioFirst => {
-                let start = chance.below(open.len());
+                let start = rng.below(open.len());
                 let mut sample: Vec<SegmentNumber> =
                     rotated(open.numbers(), start).take(SAMPLE * count).collect();
                 sample.sort_by_cached_key(|number| search.used_share(*number));
@@ -79,7 +79,7 @@ impl Core {
         }
         if !search.is_done() {
             search.tries_left = MAX_TRIES;
-            let start = chance.below(open.len());
+            let start = rng.below(open.len());
             search.try_fitting(open, start..open.len());
             search.try_fitting(open, 0..start);
         }

@@ -6,7 +6,7 @@ use super::placement::{Places, Wanted};
 use crate::engine::key::Key;
 use crate::engine::object::{Object, ReplicaStatus, Replicas};
 use crate::engine::record::{Record, SoftPin, Start};
-use crate::engine::rules::Strategy;
+use crate::engine::settings::Strategy;
 use crate::engine::shard::SHARD_CAPACITY;
 use crate::engine::state::Sequencer;
 use crate::engine::types::{Answer, ErrorCode, ObjectId, SequenceId, Uuid};
@@ -120,16 +120,16 @@ impl Sequencer<'_> {
     pub(super) fn start_put<R>(&mut self, write: &Write<'_>, tell: impl FnOnce(&Object) -> R) -> Answer<R> {
         let mut stuck = None;
         if let Some(found) = self.find_to_write(write.key) {
-            let complete = self.view(found.handle, |object| {
+            let complete = self.with_object(found.handle, |object| {
                 object.replicas().any(|replica| replica.status == ReplicaStatus::Complete)
             });
             let started = self.core.processing.get(&found.object.id).map(|write| write.started);
             match started {
                 Some(started)
                     if complete != Some(true)
-                        && started.plus(self.engine.rules.discard_timeout) < self.now =>
+                        && started.plus(self.engine.settings.discard_timeout_ms) < self.now =>
                 {
-                    stuck = Some((found, started.plus(self.engine.rules.release_timeout)));
+                    stuck = Some((found, started.plus(self.engine.settings.release_timeout_ms)));
                 }
                 _ => return Answer::refuse(ErrorCode::OBJECT_ALREADY_EXISTS, found.object.after),
             }
@@ -152,9 +152,9 @@ impl Sequencer<'_> {
         tell: impl FnOnce(&Object) -> R,
     ) -> Answer<R> {
         let Some(found) = self.find_to_write(write.key) else { return self.start_put(write, tell) };
-        let seen = self.view(found.handle, |object| {
+        let seen = self.with_object(found.handle, |object| {
             let group = object.group().map(|group| group.id.clone());
-            (group, object.replication().is_some(), object.size, object.hard_pinned, object.lease())
+            (group, object.copy_move().is_some(), object.size, object.hard_pinned, object.lease())
         });
         let Some((group, replicating, old_size, hard_pinned, lease)) = seen else {
             return Answer::refuse(ErrorCode::INTERNAL_ERROR, found.object.after);
@@ -209,7 +209,7 @@ impl Sequencer<'_> {
             replicas: config.replicas,
             preferred: config.preferred,
             host_id: own_host.as_deref().unwrap_or(config.host_id),
-            strategy: self.engine.rules.strategy,
+            strategy: self.engine.settings.strategy,
         };
         let places = self.core.choose_places(&wanted);
         if places.is_empty() {
@@ -224,7 +224,7 @@ impl Sequencer<'_> {
     /// Returns the host of a writer that names none, taken from its first segment. `None` if the strategy does not use
     /// it.
     fn host_of(&self, client: Uuid, config: &WriteConfig<'_>) -> Option<Box<[u8]>> {
-        if self.engine.rules.strategy != Strategy::LocalFirst || !config.host_id.is_empty() {
+        if self.engine.settings.strategy != Strategy::LocalFirst || !config.host_id.is_empty() {
             return None;
         }
         let first = *self.engine.clients.read().get(&client)?.segments.first()?;
@@ -236,7 +236,7 @@ impl Sequencer<'_> {
         let object = ObjectId(id.0);
         // The hint nearly always is about this object, which saves a search.
         let hinted = self.core.hinted(object).map(|hint| hint.handle);
-        let handle = hinted.or_else(|| self.core.ids.find(object));
+        let handle = hinted.or_else(|| self.core.object_index.find(object));
         let told = handle.and_then(|handle| {
             let objects = self.objects(handle.shard());
             objects.at(handle.slot()).filter(|found| found.id == object).map(tell)
@@ -267,7 +267,7 @@ impl Sequencer<'_> {
             }
             return Answer::ok((), self.commit(&Record::End { object: found.object, checksum }));
         }
-        let complete = self.view(found.handle, |object| object.is_written()) == Some(true);
+        let complete = self.with_object(found.handle, |object| object.is_written()) == Some(true);
         if complete && types == ReplicaTypes::Memory {
             Answer::ok((), found.object.after)
         } else {

@@ -3,13 +3,13 @@
 use super::find::Found;
 use crate::engine::exempt::Confined;
 use crate::engine::format::Format;
-use crate::engine::held::RUN;
 use crate::engine::key::Handle;
+use crate::engine::locked_shards::MAX_LOCKED;
 use crate::engine::object::Object;
 use crate::engine::record::{ObjectRef, Record, RemoveSource};
 use crate::engine::state::{Engine, Sequencer};
-use crate::engine::strays::is_stray;
 use crate::engine::types::{Answer, ErrorCode, LogTime, ObjectId, SequenceId, Uuid};
+use crate::engine::unmounted_writes::is_stray;
 
 /// Most objects that one record names or one rule removes: other clients wait for the sequencer meanwhile.
 pub(super) const CHUNK: usize = 1024;
@@ -63,7 +63,8 @@ impl Sequencer<'_> {
         let mut condemned = Vec::with_capacity(ids.len());
         for id in ids {
             let Some(handle) = self.engine.handle(&self.core, *id) else { continue };
-            let seen = self.view(handle, |object| (object.last_record, object.client, object.is_valid()));
+            let seen =
+                self.with_object(handle, |object| (object.last_record, object.client, object.is_valid()));
             // An object that lost its segments since it was found may be a write whose client is still transferring
             // bytes (R4).
             let Some((after, client, true)) = seen else { continue };
@@ -87,7 +88,7 @@ impl Sequencer<'_> {
         }
         let mut confined = Confined::to(self.exempt_since());
         let held = !force && !self.is_within(&mut confined, found.handle);
-        let mut objects = self.held.change(&self.engine.shards, found.handle.shard());
+        let mut objects = self.locked.change(&self.engine.shards, found.handle.shard());
         let Some(object) = objects.at_mut(found.handle.slot()) else {
             return Err((ErrorCode::OBJECT_NOT_FOUND, after));
         };
@@ -97,7 +98,7 @@ impl Sequencer<'_> {
         if !object.is_written() {
             return Err((ErrorCode::REPLICA_IS_NOT_READY, after));
         }
-        if object.replication().is_some() {
+        if object.copy_move().is_some() {
             return Err((ErrorCode::OBJECT_HAS_REPLICATION_TASK, after));
         }
         object.doom(self.now, true);
@@ -113,28 +114,28 @@ impl Sequencer<'_> {
             return None;
         }
         // In format 1 a rule cannot spare what the old primary may have promised to readers (R6).
-        if self.held() && !force && self.core.format < Format::Two {
+        if self.in_reader_hold() && !force && self.core.format < Format::Two {
             return None;
         }
         let reserved_since = if force { SequenceId(0) } else { self.exempt_since() };
         let mut confined = Confined::to(reserved_since);
         let now = self.now;
         let next: Vec<(ObjectId, Handle)> =
-            self.core.ids.range(from).take_while(|(id, _)| *id <= last).take(CHUNK).collect();
+            self.core.object_index.range(from).take_while(|(id, _)| *id <= last).take(CHUNK).collect();
         let up_to = next.last()?.0;
         let (mut count, mut doomed) = (0, false);
         let mut promised: Vec<(ObjectId, LogTime)> = Vec::new();
         let mut ahead = next.iter().map(|(_, handle)| *handle);
         for (nth, (id, handle)) in next.iter().enumerate() {
-            if nth % RUN == 0 {
-                self.held.fetch(&self.engine.shards, &mut ahead);
+            if nth % MAX_LOCKED == 0 {
+                self.locked.fetch(&self.engine.shards, &mut ahead);
             }
             if !self.is_within(&mut confined, *handle) {
                 continue;
             }
-            let mut objects = self.held.change(&self.engine.shards, handle.shard());
+            let mut objects = self.locked.change(&self.engine.shards, handle.shard());
             let Some(object) = objects.at_mut(handle.slot()) else { continue };
-            if !object.is_complete() || object.replication().is_some() {
+            if !object.is_complete() || object.copy_move().is_some() {
                 continue;
             }
             if object.doom(now, force).is_some() {
@@ -165,7 +166,7 @@ impl Sequencer<'_> {
             return Answer::ok(false, SequenceId::NEVER);
         }
         let now = self.now;
-        let may_go = self.view(found.handle, |object| {
+        let may_go = self.with_object(found.handle, |object| {
             let there = |object: &Object| {
                 object
                     .replicas()
@@ -185,7 +186,7 @@ impl Sequencer<'_> {
         } else {
             let id = self.commit(&Record::ClearReplicas { object: found.object, segment_name });
             // Readers may use the replicas that are left, so take the mark off.
-            let mut objects = self.held.change(&self.engine.shards, found.handle.shard());
+            let mut objects = self.locked.change(&self.engine.shards, found.handle.shard());
             if let Some(object) =
                 objects.at_mut(found.handle.slot()).filter(|object| object.id == found.object.id)
             {
@@ -199,12 +200,12 @@ impl Sequencer<'_> {
     /// Removes an object. If a client may still be writing a copy of it into an unmounted segment, all its bytes stay
     /// reserved for as long as that may take (R4).
     fn clear_whole(&mut self, found: &Found) -> SequenceId {
-        let copied_since = self.view(found.handle, |object| {
+        let copied_since = self.with_object(found.handle, |object| {
             object.replicas().any(is_stray).then(|| self.written_since(object)).flatten()
         });
         match copied_since.flatten() {
             Some(started) => {
-                let release_at = started.plus(self.engine.rules.release_timeout);
+                let release_at = started.plus(self.engine.settings.release_timeout_ms);
                 self.commit(&Record::Discard { object: found.object, release_at })
             }
             None => {
@@ -215,7 +216,7 @@ impl Sequencer<'_> {
     }
 
     fn doom_if_unleased(&mut self, handle: Handle) -> bool {
-        let mut objects = self.held.change(&self.engine.shards, handle.shard());
+        let mut objects = self.locked.change(&self.engine.shards, handle.shard());
         objects.at_mut(handle.slot()).is_some_and(|object| object.doom(self.now, false).is_some())
     }
 }
@@ -266,7 +267,7 @@ impl Engine {
             total += count;
             from = next;
         }
-        let rests_on = if self.is_sealed() { SequenceId::NEVER } else { self.settled() };
+        let rests_on = if self.is_sealed() { SequenceId::NEVER } else { self.last_visible() };
         (total, rests_on)
     }
 }

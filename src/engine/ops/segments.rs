@@ -70,12 +70,13 @@ impl Sequencer<'_> {
             return Ok(());
         }
         let owner = |number| Some((number, self.core.segments.get(&number)?.segment.client));
-        let overlaps: Vec<(SegmentNumber, Uuid)> = self.core.atlas.under(spec).filter_map(owner).collect();
+        let overlaps: Vec<(SegmentNumber, Uuid)> =
+            self.core.segment_ranges.under(spec).filter_map(owner).collect();
         if overlaps.is_empty() {
             return Ok(());
         }
         let inherited = self.engine.client(client).is_some_and(|known| known.inherited);
-        let current = |number: SegmentNumber| !inherited || number >= self.core.reign.first_segment;
+        let current = |number: SegmentNumber| !inherited || number >= self.core.term_state.first_segment;
         if overlaps.iter().any(|(number, owner)| *owner == client && current(*number)) {
             return Err((ErrorCode::INVALID_PARAMS, self.core.last));
         }
@@ -109,7 +110,7 @@ impl Sequencer<'_> {
     /// that is being drained goes on being drained. A segment that the client mounted in this term stays even if it is
     /// not reported: the client may have made its list before that mount.
     fn plan_inherited<'a>(&self, specs: &[SegmentSpec<'a>], client: Uuid) -> Result<Remount<'a>, Answer<()>> {
-        let first = self.core.reign.first_segment;
+        let first = self.core.term_state.first_segment;
         let contradicts = |spec: &SegmentSpec<'_>| {
             self.mounted_as(spec.id).is_some_and(|segment| {
                 segment.client != client || segment.number >= first && !segment.matches(spec)
@@ -246,7 +247,7 @@ impl Engine {
                 return Answer::ok((), joined);
             }
         }
-        let rests_on = if self.is_sealed() { SequenceId::NEVER } else { self.settled() };
+        let rests_on = if self.is_sealed() { SequenceId::NEVER } else { self.last_visible() };
         Answer::refuse(ErrorCode::INTERNAL_ERROR, rests_on)
     }
 
@@ -280,7 +281,7 @@ impl Engine {
     /// objects depends on it, because that record may be why something was missing (INV-3). [`Engine::applied`] may be
     /// behind it by one record. Does not wait for the sequencer.
     #[must_use]
-    pub fn settled(&self) -> SequenceId {
+    pub fn last_visible(&self) -> SequenceId {
         planted!(RegexNoWait => return SequenceId(0));
         SequenceId(self.begun.load(Ordering::Acquire))
     }
@@ -305,7 +306,7 @@ impl Engine {
         });
         // A segment that was mounted later and is gone would have been the answer, so this depends on its unmount
         // (INV-3).
-        let rests_on = self.settled();
+        let rests_on = self.last_visible();
         match status {
             Some(status) => Answer::ok(status, rests_on),
             None => Answer::refuse(ErrorCode::SEGMENT_NOT_FOUND, rests_on),

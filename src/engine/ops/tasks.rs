@@ -1,7 +1,7 @@
 //! Tasks: copies and moves that clients are asked to make.
 
-use crate::engine::bounds::MAX_RECORD;
-use crate::engine::record::{Record, ReplicationKind};
+use crate::engine::record::{CopyOrMove, Record};
+use crate::engine::record_size::MAX_RECORD;
 use crate::engine::state::Sequencer;
 use crate::engine::task::{Task, TaskStatus};
 use crate::engine::types::{Answer, ErrorCode, SequenceId, Uuid};
@@ -31,13 +31,13 @@ impl Sequencer<'_> {
             }
         }
         let sources = self.sources(found.handle);
-        let chosen = if sources.is_empty() { 0 } else { self.core.chance.below(sources.len()) };
+        let chosen = if sources.is_empty() { 0 } else { self.core.rng.below(sources.len()) };
         let Some((source, client)) = sources.get(chosen) else {
             return Answer::refuse(ErrorCode::INTERNAL_ERROR, found.object.after);
         };
         self.create(&Record::TaskCreated {
             id,
-            kind: ReplicationKind::Copy,
+            kind: CopyOrMove::Copy,
             key,
             tenant,
             source,
@@ -71,12 +71,12 @@ impl Sequencer<'_> {
         let Some((_, client)) = sources.iter().find(|(name, _)| **name == *source) else {
             // The replica may be missing because its segment was unmounted, so the refusal depends on that record
             // (INV-3).
-            let rests_on = self.view(found.handle, |object| object.rests_on());
+            let rests_on = self.with_object(found.handle, |object| object.rests_on());
             return Answer::refuse(ErrorCode::INVALID_PARAMS, rests_on.unwrap_or(found.object.after));
         };
         self.create(&Record::TaskCreated {
             id,
-            kind: ReplicationKind::Move,
+            kind: CopyOrMove::Move,
             key,
             tenant,
             source,
@@ -90,7 +90,7 @@ impl Sequencer<'_> {
         if record.size_bound() > MAX_RECORD {
             return Answer::invalid(ErrorCode::INVALID_PARAMS);
         }
-        if self.core.tasks.pending_len() >= self.engine.rules.max_pending_tasks {
+        if self.core.tasks.pending_len() >= self.engine.settings.max_pending_tasks {
             return Answer::refuse(ErrorCode::TASK_PENDING_LIMIT_EXCEEDED, self.core.last);
         }
         Answer::ok((), self.commit(record))
@@ -98,7 +98,7 @@ impl Sequencer<'_> {
 
     /// Returns the names of the segments that hold the object, and their clients.
     fn sources(&self, handle: crate::engine::key::Handle) -> Vec<(Box<[u8]>, Uuid)> {
-        let sources = self.view(handle, |object| {
+        let sources = self.with_object(handle, |object| {
             let alive = object.replicas().filter(|replica| replica.segment.is_alive());
             alive.map(|replica| (replica.segment.name.clone(), replica.segment.client)).collect()
         });
@@ -107,7 +107,7 @@ impl Sequencer<'_> {
 
     /// Assigns pending tasks to their client, at most as many as it asks for.
     pub fn fetch_tasks(&mut self, client: Uuid, most: u64) -> Answer<Vec<Task>> {
-        let room = self.engine.rules.max_processing_tasks.saturating_sub(self.core.tasks.processing_len());
+        let room = self.engine.settings.max_processing_tasks.saturating_sub(self.core.tasks.processing_len());
         let most = usize::try_from(most).unwrap_or(usize::MAX).min(room).min(MOST_ASSIGNED);
         let tasks: Vec<Task> = self.core.tasks.pending_for(client).take(most).cloned().collect();
         if tasks.is_empty() {

@@ -1,10 +1,10 @@
 //! The beginning and the end of a term, and what both mean for read leases (R6).
 
 use crate::engine::client::{Client, KnownClient};
-use crate::engine::doubts::{BrokenChain, Doubts};
+use crate::engine::divergence::{BrokenChain, Divergence};
 use crate::engine::record::Record;
-use crate::engine::reign::Primary;
 use crate::engine::state::{Engine, Sequencer};
+use crate::engine::term_state::Primary;
 use crate::engine::types::{LogTime, SequenceId, Term, Uuid};
 
 impl Sequencer<'_> {
@@ -13,17 +13,18 @@ impl Sequencer<'_> {
     /// log; a negative number says how long ago the old primary is known to have stopped answering. Only if it handed
     /// over, or if there never was one, is there no hold.
     pub fn begin_term(&mut self, term: Term, primary: &Primary<'_>, answers_for: i64) -> SequenceId {
-        let reign = &self.core.reign;
-        let unpromised = self.core.last == SequenceId(0) || reign.has_resigned(self.core.last);
-        let rules = &self.engine.rules;
+        let term_state = &self.core.term_state;
+        let unpromised = self.core.last == SequenceId(0) || term_state.has_resigned(self.core.last);
+        let settings = &self.engine.settings;
         let hold_until = if unpromised {
             LogTime(0)
         } else {
-            LogTime(self.now.0.saturating_add_signed(answers_for)).plus(rules.lease_ttl.max(reign.lease_ttl))
+            LogTime(self.now.0.saturating_add_signed(answers_for))
+                .plus(settings.lease_ttl_ms.max(term_state.lease_ttl))
         };
         let hold_until = if planted!(SkipHold) { LogTime(0) } else { hold_until };
-        let kept_tasks = u32::try_from(rules.max_finished_tasks).unwrap_or(u32::MAX);
-        let lease_ttl = rules.lease_ttl;
+        let kept_tasks = u32::try_from(settings.max_finished_tasks).unwrap_or(u32::MAX);
+        let lease_ttl = settings.lease_ttl_ms;
         let Primary { name: primary, boot_id, leader_ttl } = *primary;
         self.commit(&Record::NewTerm {
             term,
@@ -44,13 +45,13 @@ impl Sequencer<'_> {
 
     /// Returns whether the hold is on: readers may have leases that the log does not contain, so nothing is evicted,
     /// and nothing is removed unless forced (R6).
-    pub(in crate::engine) fn held(&self) -> bool {
-        self.now < self.core.reign.hold_until
+    pub(in crate::engine) fn in_reader_hold(&self) -> bool {
+        self.now < self.core.term_state.hold_until
     }
 
     /// Returns when bytes that leave an object now, with `lease` on it, can be allocated again (INV-7).
     pub(super) fn release_at(&self, lease: LogTime) -> LogTime {
-        self.now.plus(self.engine.rules.hold()).max(self.core.reign.hold_until).max(lease)
+        self.now.plus(self.engine.settings.discarded_ms()).max(self.core.term_state.hold_until).max(lease)
     }
 }
 
@@ -62,8 +63,8 @@ impl Engine {
     /// is the last record, a successor relies on it.
     pub fn resign(&self, now: LogTime, complete: bool) -> SequenceId {
         let mut sequencer = self.sequencer(now);
-        let term = sequencer.core.reign.term;
-        let hold_until = if complete { LogTime(0) } else { sequencer.now.plus(self.rules.lease_ttl) };
+        let term = sequencer.core.term_state.term;
+        let hold_until = if complete { LogTime(0) } else { sequencer.now.plus(self.settings.lease_ttl_ms) };
         sequencer.commit(&Record::Resign { term, hold_until })
     }
 
@@ -79,7 +80,7 @@ impl Engine {
     /// to this primary yet. Once none is, none will be again in this term.
     #[must_use]
     pub fn has_closed_segments(&self) -> bool {
-        let first = self.reign().first_segment;
+        let first = self.term_state().first_segment;
         let is_closed = |client: &Client| client.inherited && client.segments.range(..first).next().is_some();
         self.clients.read().values().any(is_closed)
     }
@@ -93,19 +94,19 @@ impl Engine {
 
     /// Takes the signs of divergence that were found since the last call.
     #[must_use]
-    pub fn take_doubts(&self) -> Doubts {
-        std::mem::take(&mut self.sequencer(LogTime(0)).core.doubts)
+    pub fn take_divergence(&self) -> Divergence {
+        std::mem::take(&mut self.sequencer(LogTime(0)).core.divergence)
     }
 
     /// Returns the first `Digest` record that this replica did not match.
     #[must_use]
     pub fn digest_mismatch(&self) -> Option<SequenceId> {
-        self.doubts().digest_mismatch.map(|mismatch| mismatch.record)
+        self.divergence().digest_mismatch.map(|mismatch| mismatch.record)
     }
 
     /// Returns the first record that did not follow the last one about its object.
     #[must_use]
     pub fn broken_chain(&self) -> Option<BrokenChain> {
-        self.doubts().broken_chain
+        self.divergence().broken_chain
     }
 }

@@ -75,8 +75,8 @@ impl Engine {
 
 impl Sequencer<'_> {
     /// Seeds the random generator for placement.
-    pub fn seed_chance(&mut self, seed: u64) {
-        self.core.chance.seed(seed);
+    pub fn seed_rng(&mut self, seed: u64) {
+        self.core.rng.seed(seed);
     }
 
     fn upkeep_step(&mut self) -> Upkeep {
@@ -84,10 +84,10 @@ impl Sequencer<'_> {
         if self.engine.is_sealed() {
             return Upkeep::default();
         }
-        let rules = &self.engine.rules;
+        let settings = &self.engine.settings;
         let now = self.now;
         let before = |ms: u64| LogTime(now.0.saturating_sub(ms));
-        let stuck = before(rules.release_timeout);
+        let stuck = before(settings.release_timeout_ms);
         let mut due: Vec<SequenceId> = self
             .core
             .releases
@@ -104,7 +104,7 @@ impl Sequencer<'_> {
         let writes = self.core.processing.iter().take_while(|(_, write)| write.started < stuck);
         let writes = writes.filter(|(id, _)| !held(id));
         due.extend(writes.map(|(id, _)| SequenceId(id.0)).take(STEP.saturating_sub(due.len())));
-        let copies = self.core.replications.iter().take_while(|(started, _)| *started < stuck);
+        let copies = self.core.copy_moves.iter().take_while(|(started, _)| *started < stuck);
         let copies = copies.filter(|(_, id)| !held(id));
         due.extend(copies.map(|(_, id)| SequenceId(id.0)).take(STEP.saturating_sub(due.len())));
         for reservation in &due {
@@ -118,8 +118,10 @@ impl Sequencer<'_> {
         }
 
         let limit = |timeout: u64| if timeout == 0 { LogTime(0) } else { before(timeout) };
-        let mut overdue =
-            self.core.tasks.overdue(limit(rules.pending_task_timeout), limit(rules.processing_task_timeout));
+        let mut overdue = self
+            .core
+            .tasks
+            .overdue(limit(settings.pending_task_timeout_ms), limit(settings.processing_task_timeout_ms));
         overdue.truncate(STEP);
         for (id, status) in &overdue {
             let message: &[u8] =

@@ -7,8 +7,8 @@ use super::decode::{Decoder, Item};
 use crate::engine::digest;
 use crate::engine::group::Group;
 use crate::engine::key::KeyHash;
-use crate::engine::packing::Reader;
 use crate::engine::types::Digest;
+use crate::engine::varint::Reader;
 
 /// A snapshot that is being checked, chunk by chunk. It takes little memory, however many objects there are; unlike
 /// [`super::Restore`] it does not see whether two of them share bytes.
@@ -51,7 +51,7 @@ impl Check {
         match item {
             Item::Whole(whole) => {
                 self.said = Some(whole.digest);
-                self.digest.add(digest::reign(&whole.reign));
+                self.digest.add(digest::term_state(&whole.term_state));
                 self.digest.add(digest::next_segment(whole.next_segment));
             }
             Item::Mounted(segment, drain_until) => self.digest.add(digest::segment(&segment, drain_until)),

@@ -9,12 +9,12 @@ use super::{SnapshotError, Tag, object_flags as flags};
 use crate::engine::client::Client;
 use crate::engine::group::Group;
 use crate::engine::object::{Extra, Object, Replica, ReplicaStatus, Replicas};
-use crate::engine::packing::{Malformed, Reader};
-use crate::engine::record::{DynamicLease, ReplicationKind, SoftPin};
+use crate::engine::record::{CopyOrMove, DynamicLease, SoftPin};
 use crate::engine::reserved::{Discarded, Processing};
 use crate::engine::segment::{Segment, SegmentSpec, SegmentStatus};
-use crate::engine::task::{Replication, Task, TaskStatus};
+use crate::engine::task::{CopyMove, Task, TaskStatus};
 use crate::engine::types::{ClientNumber, LogTime, ObjectId, ReplicaId, SegmentNumber, SequenceId, Uuid};
+use crate::engine::varint::{Malformed, Reader};
 
 /// An item. Those that only later items refer to are not among them: unmounted segments and writers.
 #[derive(Debug)]
@@ -176,10 +176,10 @@ impl Decoder {
             let checksum = if has(flags::CHECKSUM) { Some(from.word()?) } else { None };
             let pin = if has(flags::SOFT_PIN) { LogTime(from.number()?) } else { LogTime(0) };
             let group = if has(flags::GROUP) { Some(group(from.bytes()?)) } else { None };
-            let copy = if has(flags::REPLICATION) { Some(replication(from)?) } else { None };
+            let copy = if has(flags::REPLICATION) { Some(copy_move(from)?) } else { None };
             let extra = object.extra_mut();
             let more = std::mem::take(&mut extra.more);
-            *extra = Extra { more, checksum, soft_pin_until: pin, group, replication: copy };
+            *extra = Extra { more, checksum, soft_pin_until: pin, group, copy_move: copy };
         }
         Ok(Item::Object(object, writer))
     }
@@ -247,8 +247,8 @@ fn list<'b, T>(
     Ok(all)
 }
 
-fn replication(from: &mut Reader<'_>) -> Result<Replication, Malformed> {
-    Ok(Replication {
+fn copy_move(from: &mut Reader<'_>) -> Result<CopyMove, Malformed> {
+    Ok(CopyMove {
         kind: kind(from)?,
         client: from.uuid()?,
         source: ReplicaId(from.number()?),
@@ -258,10 +258,10 @@ fn replication(from: &mut Reader<'_>) -> Result<Replication, Malformed> {
     })
 }
 
-fn kind(from: &mut Reader<'_>) -> Result<ReplicationKind, Malformed> {
+fn kind(from: &mut Reader<'_>) -> Result<CopyOrMove, Malformed> {
     match from.byte()? {
-        0 => Ok(ReplicationKind::Copy),
-        1 => Ok(ReplicationKind::Move),
+        0 => Ok(CopyOrMove::Copy),
+        1 => Ok(CopyOrMove::Move),
         value => Err(Malformed::Unknown { what: "the kind of a replication", value: value.into() }),
     }
 }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use super::{Tag, object_flags as flags};
 use crate::engine::client::Client;
 use crate::engine::object::{Extra, Object, Replica, ReplicaFields, Replicated};
-use crate::engine::packing::{put_bytes, put_difference, put_number, put_uuid, put_word};
 use crate::engine::record::{DynamicLease, SoftPin};
 use crate::engine::reserved::{Discarded, Processing};
 use crate::engine::segment::{Segment, SegmentFields, SegmentSpec};
-use crate::engine::task::{Replication, Task};
+use crate::engine::task::{CopyMove, Task};
 use crate::engine::types::{LogTime, ObjectId, ReplicaId, SegmentNumber, SequenceId, Uuid};
+use crate::engine::varint::{put_bytes, put_difference, put_number, put_uuid, put_word};
 
 /// Parts of the state at the moment of the snapshot that objects are encoded relative to.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Encoder {
         put_number(out, position.into());
         let more = extra.map_or(&[][..], |extra| &extra.more);
         replicas(out, id, || std::iter::once(first).chain(more));
-        let Some(Extra { more: _, checksum, soft_pin_until, group, replication }) = extra else { return };
+        let Some(Extra { more: _, checksum, soft_pin_until, group, copy_move }) = extra else { return };
         let mut flag = flags::EXTRA;
         if let Some(sum) = checksum {
             flag |= flags::CHECKSUM;
@@ -89,9 +89,9 @@ impl Encoder {
             flag |= flags::GROUP;
             put_bytes(out, &group.id);
         }
-        if let Some(task) = replication {
+        if let Some(task) = copy_move {
             flag |= flags::REPLICATION;
-            self::replication(out, task);
+            self::copy_move(out, task);
         }
         if let Some(flags) = out.get_mut(at + 1) {
             *flags |= flag;
@@ -125,8 +125,8 @@ fn replicas<'r, I: Iterator<Item = &'r Replica>>(
     }
 }
 
-fn replication(out: &mut Vec<u8>, replication: &Replication) {
-    let Replication { kind, client, source, targets, started, dynamic } = replication;
+fn copy_move(out: &mut Vec<u8>, copy_move: &CopyMove) {
+    let CopyMove { kind, client, source, targets, started, dynamic } = copy_move;
     let DynamicLease { id, epoch } = *dynamic;
     out.push(*kind as u8);
     put_uuid(out, *client);

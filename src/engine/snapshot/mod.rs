@@ -29,8 +29,8 @@ pub use check::Check;
 pub(super) use hook::{CoreHook, ShardHook};
 pub use restore::Restore;
 
-use super::packing::Malformed;
 use super::types::SegmentNumber;
+use super::varint::Malformed;
 use crate::engine::types::Digest;
 
 /// A chunk is passed on when it has at least this many bytes. It ends with a whole item, so it may be longer.

@@ -12,11 +12,11 @@ use crate::engine::extents::Extents;
 use crate::engine::faults::Faults;
 use crate::engine::key::KeyHash;
 use crate::engine::object::{Object, Replica};
-use crate::engine::packing::Reader;
-use crate::engine::rules::Rules;
+use crate::engine::settings::EngineSettings;
 use crate::engine::state::{Counts, Engine, Log, Sequencer};
 use crate::engine::task::{Task, TaskStatus};
 use crate::engine::types::{Digest, LogTime, SegmentNumber, Uuid};
+use crate::engine::varint::Reader;
 
 /// A state that is being restored, from chunks in the order in which they were written.
 #[derive(Debug)]
@@ -43,10 +43,10 @@ struct SoFar {
 impl Restore {
     /// Starts with an empty state. Records that it commits later go to `log`.
     #[must_use]
-    pub fn new(rules: Rules, log: Option<Box<dyn Log>>) -> Self {
+    pub fn new(settings: EngineSettings, log: Option<Box<dyn Log>>) -> Self {
         let engine = match log {
-            Some(log) => Engine::with_log(rules, log),
-            None => Engine::new(rules),
+            Some(log) => Engine::with_log(settings, log),
+            None => Engine::new(settings),
         };
         Self { engine, decoder: Decoder::default(), so_far: SoFar::default() }
     }
@@ -78,7 +78,7 @@ impl Restore {
         let core = &mut *sequencer.core;
         for (number, mounted) in &mut core.segments {
             let mut taken = self.so_far.taken.remove(number).unwrap_or_default();
-            let left_out = core.strays.left_out(&mounted.segment);
+            let left_out = core.unmounted_writes.left_out(&mounted.segment);
             taken.extend(left_out.iter().map(|range| (range.start, range.end - range.start)));
             let size = mounted.segment.size;
             mounted.extents = Extents::rebuild(size, taken.into_iter())
@@ -111,18 +111,18 @@ impl SoFar {
             Item::Whole(whole) => {
                 core.last = whole.last;
                 core.log_time = whole.log_time;
-                core.reign = whole.reign;
+                core.term_state = whole.term_state;
                 core.next_segment = whole.next_segment;
                 core.faults = Faults::counted(whole.faults);
                 core.report = whole.report;
-                core.digest.add(digest::reign(&core.reign));
+                core.digest.add(digest::term_state(&core.term_state));
                 self.said = Some(whole.digest);
             }
             Item::Mounted(segment, drain_until) => {
                 let number = segment.number;
                 core.digest.add(digest::segment(&segment, drain_until));
                 core.segment_ids.insert(segment.id, number);
-                core.atlas.insert(&segment);
+                core.segment_ranges.insert(&segment);
                 let mounted = Mounted::new(Arc::clone(&segment), Extents::new(0), drain_until);
                 core.segments.insert(number, mounted);
                 drain_until.into_iter().for_each(|until| _ = core.drains.insert((until, number)));
@@ -163,11 +163,11 @@ impl SoFar {
     fn object(&mut self, sequencer: &mut Sequencer<'_>, mut object: Object, writer: Uuid) {
         self.take(object.replicas(), object.size);
         object.client = sequencer.core.writers.take(writer);
-        if let Some(copy) = object.replication() {
-            sequencer.core.replications.insert((copy.started, object.id));
+        if let Some(copy) = object.copy_move() {
+            sequencer.core.copy_moves.insert((copy.started, object.id));
         }
         let hash = KeyHash::of(&object.key);
-        sequencer.settle(object, hash);
+        sequencer.insert_object(object, hash);
         self.objects += 1;
     }
 

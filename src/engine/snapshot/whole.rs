@@ -1,16 +1,16 @@
 //! The first item: numbers of the state as a whole.
 
 use super::Tag;
-use crate::engine::packing::{Malformed, Reader, put_number, put_word};
-use crate::engine::reign::{Reign, TermReport};
+use crate::engine::term_state::{TermReport, TermState};
 use crate::engine::types::{Digest, LogTime, SegmentNumber, SequenceId, Term};
+use crate::engine::varint::{Malformed, Reader, put_number, put_word};
 
 /// Numbers of the state as a whole.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Whole {
     pub last: SequenceId,
     pub log_time: LogTime,
-    pub reign: Reign,
+    pub term_state: TermState,
     /// For status, for as long as the term lasts.
     pub report: TermReport,
     pub next_segment: u32,
@@ -20,8 +20,8 @@ pub(super) struct Whole {
 
 impl Whole {
     pub fn encode(self, out: &mut Vec<u8>) {
-        let Self { last, log_time, reign, report, next_segment, faults, digest } = self;
-        let Reign {
+        let Self { last, log_time, term_state, report, next_segment, faults, digest } = self;
+        let TermState {
             term,
             began,
             since,
@@ -32,7 +32,7 @@ impl Whole {
             first_segment,
             kept_tasks,
             resigned,
-        } = reign;
+        } = term_state;
         out.push(Tag::Core as u8);
         put_number(out, last.0);
         put_number(out, log_time.0);
@@ -71,7 +71,7 @@ impl Whole {
         Ok(Self {
             last: SequenceId(from.number()?),
             log_time: LogTime(from.number()?),
-            reign: Reign {
+            term_state: TermState {
                 term: Term(from.number()?),
                 began: SequenceId(from.number()?),
                 since: LogTime(from.number()?),

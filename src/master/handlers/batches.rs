@@ -5,7 +5,7 @@ use super::{Handled, Handlers, INVALID, config, reply_batch};
 use crate::engine::Engine;
 use crate::engine::key::Key;
 use crate::engine::object::Object;
-use crate::engine::ops::{ReplicaTypes, Run, Write};
+use crate::engine::ops::{ReplicaTypes, Write, WriteRun};
 use crate::engine::types::{Answer, SequenceId};
 use crate::master::describe::{Placed, Readable};
 use crate::wire::batch::{BatchError, BatchReply};
@@ -72,7 +72,7 @@ impl Handlers {
         out: &mut Vec<u8>,
     ) -> Handled {
         let now = self.now();
-        let lease_ttl = self.engine.rules.lease_ttl;
+        let lease_ttl = self.engine.settings.lease_ttl_ms;
         let mut depends_on = SequenceId(0);
         let mut failed = 0;
         let mut reply = BatchReply::<F>::begin(out, request.keys.len());
@@ -169,7 +169,7 @@ impl Handlers {
                     last.map(|replica| replica.segment.te_endpoint.clone())
                 };
                 let answer =
-                    match config::check(config, key.bytes, length, group, preferred, &self.engine.rules) {
+                    match config::check(config, key.bytes, length, group, preferred, &self.engine.settings) {
                         Ok(_) if full => Answer::invalid(INVALID),
                         Err(code) => Answer::invalid(code),
                         Ok(config) => {
@@ -197,7 +197,7 @@ impl Handlers {
         &self,
         items: &'k [I],
         key: impl Fn(&'k I) -> &'k [u8],
-        mut each: impl FnMut(&mut Run<'_, '_>, &'k I, Key<'k>),
+        mut each: impl FnMut(&mut WriteRun<'_, '_>, &'k I, Key<'k>),
     ) {
         let engine: &Engine = &self.engine;
         let mut keys = Vec::with_capacity(items.len().min(TURN));
@@ -205,7 +205,7 @@ impl Handlers {
             keys.clear();
             keys.extend(turn.iter().map(|item| Key::new(key(item))));
             let mut sequencer = engine.sequencer(|| self.now());
-            for (items, keys) in turn.chunks(Run::LENGTH).zip(keys.chunks(Run::LENGTH)) {
+            for (items, keys) in turn.chunks(WriteRun::LENGTH).zip(keys.chunks(WriteRun::LENGTH)) {
                 let mut run = sequencer.run(keys);
                 items.iter().zip(keys).for_each(|(item, key)| each(&mut run, item, *key));
             }
@@ -282,7 +282,7 @@ impl Handlers {
         items: &'k [I],
         key: impl Fn(&'k I) -> &'k [u8],
         out: &mut Vec<u8>,
-        mut each: impl FnMut(&mut Run<'_, '_>, &'k I, Key<'k>) -> Answer<()>,
+        mut each: impl FnMut(&mut WriteRun<'_, '_>, &'k I, Key<'k>) -> Answer<()>,
     ) -> Handled {
         let mut all = Results::with_room(items.len());
         aside(items.len(), || self.in_runs(items, key, |run, item, key| all.push(each(run, item, key))));

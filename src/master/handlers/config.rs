@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::engine::ops::{MAX_KEY, ReplicaTypes, WriteConfig};
 use crate::engine::record::SoftPin;
-use crate::engine::rules::Rules;
+use crate::engine::settings::EngineSettings;
 use crate::wire::messages::ReplicateConfig;
 use crate::wire::types::{ErrorCode, ReplicaType, SoftPinAction};
 
@@ -39,7 +39,7 @@ pub(super) fn check<'a>(
     length: u64,
     group: Option<&'a [u8]>,
     preferred: &'a [&'a [u8]],
-    rules: &Rules,
+    settings: &EngineSettings,
 ) -> Result<WriteConfig<'a>, ErrorCode> {
     let (memory, nof, dfs) = (config.replica_num, config.nof_replica_num, config.dfs_replica_num);
     if (memory == 0 && nof == 0 && dfs == 0) || key.is_empty() || length == 0 {
@@ -57,10 +57,10 @@ pub(super) fn check<'a>(
     let soft_pin = match (config.soft_pin_action, config.soft_pin_ttl_ms) {
         (SoftPinAction::PRESERVE, None) => SoftPin::Preserve,
         (SoftPinAction::DISABLE, None) => SoftPin::Disable,
-        (SoftPinAction::ENABLE, ttl) => SoftPin::Enable(ttl.unwrap_or(rules.soft_pin_ttl)),
+        (SoftPinAction::ENABLE, ttl) => SoftPin::Enable(ttl.unwrap_or(settings.soft_pin_ttl_ms)),
         _ => return Err(ErrorCode::INVALID_PARAMS),
     };
-    if matches!(soft_pin, SoftPin::Enable(ttl) if ttl > rules.max_soft_pin_ttl) {
+    if matches!(soft_pin, SoftPin::Enable(ttl) if ttl > settings.max_soft_pin_ttl_ms) {
         return Err(ErrorCode::INVALID_PARAMS);
     }
     if config.preferred_segment.is_empty() && config.preferred_segments.len() > MAX_PREFERRED {
@@ -95,7 +95,7 @@ pub(super) fn types(replica_type: ReplicaType) -> ReplicaTypes {
 #[cfg(test)]
 mod tests {
     use super::{check, preferred};
-    use crate::engine::rules::Rules;
+    use crate::engine::settings::EngineSettings;
     use crate::wire::messages::ReplicateConfig;
     use crate::wire::types::ErrorCode;
 
@@ -107,7 +107,7 @@ mod tests {
     /// Returns how a request for one replica with these preferred segments is answered.
     fn checked(config: &ReplicateConfig<'_>) -> Result<usize, ErrorCode> {
         let names = preferred(config);
-        check(config, b"key", 64, None, &names, &Rules::default()).map(|write| write.preferred.len())
+        check(config, b"key", 64, None, &names, &EngineSettings::default()).map(|write| write.preferred.len())
     }
 
     #[test]

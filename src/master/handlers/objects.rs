@@ -19,7 +19,7 @@ impl Handlers {
     }
 
     pub(super) fn get_replica_list<F: Rpc>(&self, request: KeyRequest<'_>, out: &mut Vec<u8>) -> Handled {
-        let lease_ttl = self.engine.rules.lease_ttl;
+        let lease_ttl = self.engine.settings.lease_ttl_ms;
         let answer = self.engine.get(request.key, self.now(), |object| {
             encode_response::<F, _>(&Ok::<_, ErrorCode>(Readable::new(object, lease_ttl)), out);
             object.size
@@ -48,7 +48,7 @@ impl Handlers {
             request.slice_length,
             groups.and_then(|groups| groups.first().copied()),
             &preferred,
-            &self.engine.rules,
+            &self.engine.settings,
         );
         let checked = match checked {
             Ok(_) if groups.is_some_and(|groups| groups.len() != 1) => Err(INVALID),

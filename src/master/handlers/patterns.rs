@@ -205,7 +205,7 @@ impl<'e> Search<'e> {
     /// Returns the record that the whole answer depends on. A key that was not found may have gone with a segment,
     /// which leaves no mark in its shard, so this is the last record (INV-3).
     fn rests_on(&self) -> SequenceId {
-        self.depends_on.max(self.engine.settled())
+        self.depends_on.max(self.engine.last_visible())
     }
 }
 
@@ -239,8 +239,8 @@ fn remove_matching(
 mod tests {
     use super::*;
     use crate::engine::ops::{ReplicaTypes, WriteConfig};
-    use crate::engine::rules::Rules;
     use crate::engine::segment::SegmentSpec;
+    use crate::engine::settings::EngineSettings;
     use crate::engine::types::{LogTime, Uuid};
     use crate::master::current::Passage;
 
@@ -248,7 +248,7 @@ mod tests {
 
     /// A store with objects of these keys.
     fn store(keys: &[String]) -> Engine {
-        let engine = Engine::new(Rules::default());
+        let engine = Engine::new(EngineSettings::default());
         let mut sequencer = engine.sequencer(LogTime(1));
         let (base, size) = (1 << 32, 1 << 20);
         let spec = SegmentSpec {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::engine::record::ReplicationKind;
+use crate::engine::record::CopyOrMove;
 use crate::engine::task::Task;
 
 /// Returns the JSON of a task. Keys and names are UTF-8 here: others were refused when the task was created.
@@ -15,7 +15,7 @@ pub(super) fn payload(task: &Task) -> String {
     json.push_str(",\"source\":");
     string(&mut json, &task.source);
     match task.kind {
-        ReplicationKind::Copy => {
+        CopyOrMove::Copy => {
             json.push_str(",\"targets\":[");
             for (nth, target) in task.targets.iter().enumerate() {
                 if nth > 0 {
@@ -28,7 +28,7 @@ pub(super) fn payload(task: &Task) -> String {
                  \"dynamic_replication_version_epoch\":0}",
             );
         }
-        ReplicationKind::Move => {
+        CopyOrMove::Move => {
             json.push_str(",\"target\":");
             string(&mut json, task.targets.first().map_or(&[][..], |target| target));
             json.push('}');
@@ -67,7 +67,7 @@ mod tests {
     use crate::engine::task::TaskStatus;
     use crate::engine::types::{LogTime, SequenceId, Uuid};
 
-    fn task(kind: ReplicationKind, key: &str, targets: &[&str]) -> Task {
+    fn task(kind: CopyOrMove, key: &str, targets: &[&str]) -> Task {
         Task {
             id: Uuid::default(),
             kind,
@@ -87,13 +87,13 @@ mod tests {
     #[test]
     fn looks_as_clients_expect() {
         assert_eq!(
-            payload(&task(ReplicationKind::Copy, "k", &["seg1"])),
+            payload(&task(CopyOrMove::Copy, "k", &["seg1"])),
             "{\"tenant_id\":\"default\",\"key\":\"k\",\"source\":\"seg1\",\"targets\":[\"seg1\"],\
              \"dynamic_replication_lease_id_high\":0,\"dynamic_replication_lease_id_low\":0,\
              \"dynamic_replication_version_epoch\":0}"
         );
         assert_eq!(
-            payload(&task(ReplicationKind::Move, "é\"\n\u{1}/😀", &["seg2"])),
+            payload(&task(CopyOrMove::Move, "é\"\n\u{1}/😀", &["seg2"])),
             "{\"tenant_id\":\"default\",\"key\":\"\\u00E9\\\"\\n\\u0001/\\uD83D\\uDE00\",\"source\":\"seg1\",\
              \"target\":\"seg2\"}"
         );

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use super::payload::payload;
 use super::{Handled, Handlers, INVALID, constant, reply};
 use crate::engine::ops::MAX_KEY;
-use crate::engine::record::{DynamicLease, ReplicationKind};
+use crate::engine::record::{CopyOrMove, DynamicLease};
 use crate::engine::task;
 use crate::engine::types::Answer;
 use crate::master::describe;
@@ -74,25 +74,25 @@ impl Handlers {
     }
 
     pub(super) fn copy_end<F: Rpc>(&self, request: ClientKeyRequest<'_>, out: &mut Vec<u8>) -> Handled {
-        self.finish::<F>(&request, ReplicationKind::Copy, true, out)
+        self.finish::<F>(&request, CopyOrMove::Copy, true, out)
     }
 
     pub(super) fn copy_revoke<F: Rpc>(&self, request: ClientKeyRequest<'_>, out: &mut Vec<u8>) -> Handled {
-        self.finish::<F>(&request, ReplicationKind::Copy, false, out)
+        self.finish::<F>(&request, CopyOrMove::Copy, false, out)
     }
 
     pub(super) fn move_end<F: Rpc>(&self, request: ClientKeyRequest<'_>, out: &mut Vec<u8>) -> Handled {
-        self.finish::<F>(&request, ReplicationKind::Move, true, out)
+        self.finish::<F>(&request, CopyOrMove::Move, true, out)
     }
 
     pub(super) fn move_revoke<F: Rpc>(&self, request: ClientKeyRequest<'_>, out: &mut Vec<u8>) -> Handled {
-        self.finish::<F>(&request, ReplicationKind::Move, false, out)
+        self.finish::<F>(&request, CopyOrMove::Move, false, out)
     }
 
     fn finish<F: Rpc>(
         &self,
         request: &ClientKeyRequest<'_>,
-        kind: ReplicationKind,
+        kind: CopyOrMove,
         done: bool,
         out: &mut Vec<u8>,
     ) -> Handled {
@@ -125,23 +125,23 @@ impl Handlers {
             id: request.dynamic_replication_lease_id,
             epoch: request.dynamic_replication_version_epoch,
         };
-        self.finish_leased::<F>(request.client_id, request.key, ReplicationKind::Copy, lease, done, out)
+        self.finish_leased::<F>(request.client_id, request.key, CopyOrMove::Copy, lease, done, out)
     }
 
     fn finish_leased<F: Rpc>(
         &self,
         client: Uuid,
         key: &[u8],
-        kind: ReplicationKind,
+        kind: CopyOrMove,
         lease: DynamicLease,
         done: bool,
         out: &mut Vec<u8>,
     ) -> Handled {
         let mut sequencer = self.engine.sequencer(self.now());
         let answer = if done {
-            sequencer.replication_end(client, key, kind, lease)
+            sequencer.end_copy_or_move(client, key, kind, lease)
         } else {
-            sequencer.replication_revoke(client, key, kind, lease)
+            sequencer.revoke_copy_or_move(client, key, kind, lease)
         };
         drop(sequencer);
         reply::<F, _>(answer, out)
@@ -239,10 +239,10 @@ impl Handlers {
     }
 }
 
-fn kind(kind: ReplicationKind) -> TaskType {
+fn kind(kind: CopyOrMove) -> TaskType {
     match kind {
-        ReplicationKind::Copy => TaskType::REPLICA_COPY,
-        ReplicationKind::Move => TaskType::REPLICA_MOVE,
+        CopyOrMove::Copy => TaskType::REPLICA_COPY,
+        CopyOrMove::Move => TaskType::REPLICA_MOVE,
     }
 }
 

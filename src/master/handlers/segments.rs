@@ -149,7 +149,7 @@ impl Handlers {
         }
         // That a client has no segments depends on the record that removed them (INV-3).
         let missing = owned.len() < wanted.len();
-        let mut depends_on = if missing { self.engine.settled() } else { SequenceId(0) };
+        let mut depends_on = if missing { self.engine.last_visible() } else { SequenceId(0) };
         let mut hosts: Vec<(Uuid, Vec<&[u8]>)> = Vec::with_capacity(owned.len());
         for client in wanted {
             let Some(owned) = owned.get(&client) else { continue };
@@ -204,7 +204,7 @@ mod tests {
 
     use super::*;
     use crate::engine::Engine;
-    use crate::engine::rules::Rules;
+    use crate::engine::settings::EngineSettings;
     use crate::engine::types::LogTime;
     use crate::master::current::Passage;
     use crate::master::handlers::Told;
@@ -220,7 +220,7 @@ mod tests {
 
     fn handlers() -> Handlers {
         Handlers {
-            engine: Arc::new(Engine::new(Rules::default())),
+            engine: Arc::new(Engine::new(EngineSettings::default())),
             clock: RunningClock::start(),
             liveness: Arc::new(Liveness::new(10_000)),
             metrics: Metrics::new(),

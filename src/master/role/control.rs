@@ -272,7 +272,7 @@ fn why_not_ready(bulletin: &Bulletin) -> String {
 
 fn faults(bulletin: &Bulletin, peers: &PeerFaults) -> Vec<Fault> {
     let engine = &bulletin.replica.engine;
-    let doubts = bulletin.status.doubts;
+    let divergence = bulletin.status.divergence;
     let mut faults = Vec::new();
     let mut note = |what: &str, count: u64, last: String| {
         if count > 0 {
@@ -281,18 +281,22 @@ fn faults(bulletin: &Bulletin, peers: &PeerFaults) -> Vec<Fault> {
     };
     note(
         "digests that did not match",
-        doubts.digest_mismatches,
-        doubts.digest_mismatch.map_or(String::new(), |first| format!("first at record {}", first.record.0)),
+        divergence.digest_mismatches,
+        divergence
+            .digest_mismatch
+            .map_or(String::new(), |first| format!("first at record {}", first.record.0)),
     );
     note(
         "records that do not fit the last change of their object",
-        doubts.broken_chains,
-        doubts.broken_chain.map_or(String::new(), |broken| format!("first at record {}", broken.record.0)),
+        divergence.broken_chains,
+        divergence
+            .broken_chain
+            .map_or(String::new(), |broken| format!("first at record {}", broken.record.0)),
     );
     note(
         "records out of order",
-        doubts.records_out_of_order,
-        doubts.out_of_order.map_or(String::new(), |wrong| format!("first at record {}", wrong.found.0)),
+        divergence.records_out_of_order,
+        divergence.out_of_order.map_or(String::new(), |wrong| format!("first at record {}", wrong.found.0)),
     );
     note(
         "objects dropped because a record did not fit",

@@ -37,7 +37,7 @@ use crate::master::peer::{
 use crate::master::serving::Service;
 use crate::master::settings::Settings;
 use crate::master::settings::ha::HaSettings;
-use crate::master::startup::{StartError, admin, rpc_address, rules, serve_http};
+use crate::master::startup::{StartError, admin, engine_settings, rpc_address, serve_http};
 use crate::net::listen::{self, host_and_port};
 use crate::replication::driver::{Inputs, drive};
 use crate::replication::node::{self, Input, Node, SnapshotPolicy};
@@ -88,7 +88,7 @@ pub(super) async fn run(
     let snapshots_dir = data_dir.as_ref().map(|(data_dir, _)| data_dir.snapshots());
     let reading = snapshots_dir
         .as_ref()
-        .map(|dir| snapshots::read(dir.clone(), history, rules(settings), ha.queue_bytes));
+        .map(|dir| snapshots::read(dir.clone(), history, engine_settings(settings), ha.queue_bytes));
     // What is shown until the snapshot has been read, which takes seconds if there are millions of objects.
     let unread = create_node(settings, ha, &ports.addresses, &origin, None);
     let (inputs, received) = Inputs::channel();
@@ -240,7 +240,7 @@ fn create_node(
         keep_alive: ha.keep_alive_interval,
         call_timeout: CALL_TIMEOUT,
         handover_timeout: HANDOVER_TIMEOUT,
-        rules: rules(settings),
+        engine: engine_settings(settings),
         queue_bytes: ha.queue_bytes,
         wall: origin.wall.now(),
         seed: origin.boot_id.0,

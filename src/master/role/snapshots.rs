@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use super::host::Bulletin;
 use crate::cluster::log_end::History;
 use crate::cluster::snapshot::HeldSnapshot;
-use crate::engine::rules::Rules;
+use crate::engine::settings::EngineSettings;
 use crate::engine::types::SequenceId;
 use crate::replication::driver::Inputs;
 use crate::replication::node::{Input, SnapshotJob};
@@ -26,10 +26,10 @@ const SIGN_OF_LIFE: Duration = Duration::from_millis(100);
 pub(super) fn read(
     dir: PathBuf,
     history: Option<History>,
-    rules: Rules,
+    engine_settings: EngineSettings,
     queue_bytes: usize,
 ) -> JoinHandle<Origin> {
-    tokio::task::spawn_blocking(move || snapshot::load(&dir, history.as_ref(), &rules, queue_bytes))
+    tokio::task::spawn_blocking(move || snapshot::load(&dir, history.as_ref(), &engine_settings, queue_bytes))
 }
 
 /// Waits until a snapshot has been read, and publishes meanwhile that this master is alive and what it waits for.
@@ -147,7 +147,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("moonkeeper-jobs-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         let dir = folder.join("snapshots");
-        let engine = Arc::new(Engine::new(Rules::default()));
+        let engine = Arc::new(Engine::new(EngineSettings::default()));
         let mut at = Latest { log: LogId(7), term: Term(1), last: SequenceId(0), checksum: Checksum(1) };
         let mut job = |dir: &Path, id: u64| {
             let put = engine.sequencer(LogTime(1)).put_metadata(b"key", b"value", |_, _, _| Ok::<_, ()>(()));

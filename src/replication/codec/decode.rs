@@ -4,15 +4,14 @@
 use super::{Context, Kind, start};
 use crate::engine::format::Format;
 use crate::engine::key::Key;
-use crate::engine::packing::{Malformed, Reader};
 use crate::engine::record::{
-    DynamicLease, EvictRule, LeaseBucket, ObjectRef, Place, Record, RemoveSource, ReplicationKind, SoftPin,
-    Start,
+    CopyOrMove, DynamicLease, EvictRule, LeaseBucket, ObjectRef, Place, Record, RemoveSource, SoftPin, Start,
 };
 use crate::engine::segment::SegmentSpec;
 use crate::engine::types::Digest;
 use crate::engine::types::ReplicaId;
 use crate::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Term, Uuid};
+use crate::engine::varint::{Malformed, Reader};
 
 /// Buffers for the lists of one record, reused for the next.
 #[derive(Debug, Default)]
@@ -272,10 +271,10 @@ impl<'b> Records<'b> {
         }
     }
 
-    fn replication_kind(&mut self) -> Result<ReplicationKind, Malformed> {
+    fn replication_kind(&mut self) -> Result<CopyOrMove, Malformed> {
         match self.from.byte()? {
-            0 => Ok(ReplicationKind::Copy),
-            1 => Ok(ReplicationKind::Move),
+            0 => Ok(CopyOrMove::Copy),
+            1 => Ok(CopyOrMove::Move),
             value => Err(Malformed::Unknown { what: "the kind of a replication", value: value.into() }),
         }
     }

@@ -3,12 +3,12 @@
 
 use super::{Context, Kind, start};
 use crate::engine::format::Format;
-use crate::engine::packing::{put_bytes, put_difference, put_number, put_uuid, put_word};
 use crate::engine::record::{
-    DynamicLease, EvictRule, ObjectRef, Place, Record, RemoveSource, ReplicationKind, SoftPin, Start,
+    CopyOrMove, DynamicLease, EvictRule, ObjectRef, Place, Record, RemoveSource, SoftPin, Start,
 };
 use crate::engine::segment::SegmentSpec;
 use crate::engine::types::{LogTime, ObjectId, SequenceId, Uuid};
+use crate::engine::varint::{put_bytes, put_difference, put_number, put_uuid, put_word};
 
 /// Appends a record to `out` in this format. `out` has the records that `context` was updated by. Allocates only to
 /// grow `out`.
@@ -194,10 +194,10 @@ fn remove_source(source: RemoveSource) -> u8 {
     }
 }
 
-fn replication_kind(kind: ReplicationKind) -> u8 {
+fn replication_kind(kind: CopyOrMove) -> u8 {
     match kind {
-        ReplicationKind::Copy => 0,
-        ReplicationKind::Move => 1,
+        CopyOrMove::Copy => 0,
+        CopyOrMove::Move => 1,
     }
 }
 

@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::cluster::log_end::Checksum;
 use crate::engine::record::{
-    EvictRule, LeaseBucket, ObjectRef, Place, Record, RemoveSource, ReplicationKind, SoftPin, Start,
+    CopyOrMove, EvictRule, LeaseBucket, ObjectRef, Place, Record, RemoveSource, SoftPin, Start,
 };
 use crate::engine::types::{LogTime, ObjectId, SequenceId};
 
@@ -158,7 +158,7 @@ fn describe(record: &Record<'_>) -> (&'static str, Value) {
                 "object": object.id.0, "client": client.to_string(), "source": source.0, "places": places(to),
                 "dynamic": dynamic,
             });
-            let name = if kind == ReplicationKind::Copy { "CopyStart" } else { "MoveStart" };
+            let name = if kind == CopyOrMove::Copy { "CopyStart" } else { "MoveStart" };
             (name, payload)
         }
         Record::ReplicationEnd { object, release_at } => {
@@ -182,7 +182,7 @@ fn describe(record: &Record<'_>) -> (&'static str, Value) {
         Record::ClientExpired { client } => ("ClientExpired", json!({ "client": client.to_string() })),
         Record::TaskCreated { id, kind, key: _, tenant, source, targets, client } => {
             let targets: Vec<_> = targets.iter().map(|target| text(target)).collect();
-            let kind = if kind == ReplicationKind::Copy { "copy" } else { "move" };
+            let kind = if kind == CopyOrMove::Copy { "copy" } else { "move" };
             let payload = json!({
                 "task": id.to_string(), "kind": kind, "tenant": text(tenant), "source": text(source),
                 "targets": targets, "client": client.to_string(),

@@ -14,7 +14,7 @@ use crate::cluster::member::BootId;
 use crate::cluster::member::{ElectionValue, MemberValue};
 use crate::cluster::promotion::PromotionReason;
 use crate::coordination::types::{Compare, Failure, Get, KeyRange, Op, OpResult, Request, Response, Txn};
-use crate::engine::reign::Primary;
+use crate::engine::term_state::Primary;
 use crate::engine::types::{LogTime, Term};
 use crate::replication::formats::LogFormat;
 use crate::replication::lease::LeaderLease;
@@ -208,14 +208,14 @@ impl Node {
         // The last moment at which the old primary can have answered a read (R6). The primary that wrote last may have
         // come and gone unseen while this node could not reach etcd. Then `gone_at` is about an earlier one, and only
         // now is certain.
-        let last_ttl = Duration::from_millis(engine.reign().leader_ttl);
+        let last_ttl = Duration::from_millis(engine.term_state().leader_ttl);
         let ttl = self.settings.leader_ttl.max(self.view.leader_ttl()).max(last_ttl);
         let seen = self.view.last_term() >= position.term;
         let seen = seen || planted!(StaleAbsence);
         let silent = self.view.gone_at().filter(|_| seen).unwrap_or(now).plus(ttl);
         // A witness saw the process end that wrote last, so it answered nothing after the report arrived here. Earlier
         // primaries are covered by their own holds, which are state.
-        let witnessed = self.witnessed.told_at(BootId(engine.reign().boot_id));
+        let witnessed = self.witnessed.told_at(BootId(engine.term_state().boot_id));
         let answers_for = match witnessed {
             Some(told_at) => -whole_ms(now.since(told_at)),
             None => whole_ms(silent.since(now)).saturating_add(1),
@@ -234,7 +234,7 @@ impl Node {
         });
         // Only the process that led last counts: this node may have found an earlier one dead that another node
         // replaced.
-        let led_last = BootId(engine.reign().boot_id);
+        let led_last = BootId(engine.term_state().boot_id);
         let found_dead = self.dead.take() == Some(led_last) || soon;
         let reason = match (empty, engine.resigned(), found_dead && led_last != self.settings.boot_id) {
             (true, ..) => PromotionReason::FirstStart,

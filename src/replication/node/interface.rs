@@ -10,7 +10,7 @@ use crate::cluster::member::Addresses;
 use crate::cluster::member::BootId;
 use crate::cluster::snapshot::{HeldSnapshot, SnapshotRefused};
 use crate::coordination::types::{Failure, LeaseId, Request, Response, WatchEvent, WatchRequest};
-use crate::engine::rules::Rules;
+use crate::engine::settings::EngineSettings;
 use crate::engine::types::{LogTime, SequenceId, Term};
 use crate::replication::call_ids::{CallId, WatchId};
 use crate::replication::replica::Replica;
@@ -280,7 +280,7 @@ pub struct Settings {
     pub call_timeout: Duration,
     /// Time limit of a hand-over.
     pub handover_timeout: Duration,
-    pub rules: Rules,
+    pub engine: EngineSettings,
     /// Capacity of the queue of records, in bytes.
     pub queue_bytes: usize,
     /// The wall clock at the start: where log time begins in a log that is empty.

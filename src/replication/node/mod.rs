@@ -198,7 +198,7 @@ impl Node {
         let of_snapshots = settings.snapshots.take();
         let snapshots = of_snapshots.as_ref().map(|settings| Snapshots::new(settings, now));
         let (replica, following) = match of_snapshots.and_then(|settings| settings.origin.restored) {
-            None => (Replica::new(settings.rules.clone(), settings.queue_bytes), Following::default()),
+            None => (Replica::new(settings.engine.clone(), settings.queue_bytes), Following::default()),
             Some(Restored { replica, at }) => {
                 // What a snapshot has is durable.
                 history = History::newer(history, Some(History(at)));
@@ -392,7 +392,7 @@ impl Node {
         let watch = self.following.watch();
         self.unwatch(watch);
         self.following.rebuilds += 1;
-        let fresh = Replica::new(self.settings.rules.clone(), self.settings.queue_bytes);
+        let fresh = Replica::new(self.settings.engine.clone(), self.settings.queue_bytes);
         let old = std::mem::replace(&mut self.replica, fresh);
         // A search that outlives its term must find an engine that refuses to change.
         old.engine.seal();

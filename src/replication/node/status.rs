@@ -8,7 +8,7 @@ use crate::cluster::log_end::History;
 use crate::cluster::member::DigestAt;
 use crate::cluster::promotion::PromotionReason;
 use crate::cluster::role::Role;
-use crate::engine::doubts::Doubts;
+use crate::engine::divergence::Divergence;
 use crate::engine::types::{SequenceId, Term};
 use crate::replication::time::Monotonic;
 
@@ -66,7 +66,7 @@ pub struct NodeStatus {
     /// The last batch that it knows to be durable.
     pub history: Option<History>,
     /// Signs that its state was not what the log says.
-    pub doubts: Doubts,
+    pub divergence: Divergence,
     /// The digest by the primary of the present term that its own, rebuilt from the log, contradicts.
     pub against: Option<DigestAt>,
     /// How often etcd's revision has gone back.
@@ -148,7 +148,7 @@ impl Node {
             trouble: if primary { None } else { self.trouble() },
             refused: self.refused.clone(),
             history: self.history,
-            doubts: following.trust.seen,
+            divergence: following.trust.seen,
             against: following.trust.against(following.position.term).cloned(),
             revision_went_back: self.view.went_back(),
             rebuilds: self.following.rebuilds,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::{Node, Phase};
 use crate::cluster::member::DigestAt;
 use crate::cluster::role::Role;
-use crate::engine::doubts::Doubts;
+use crate::engine::divergence::Divergence;
 use crate::engine::types::{Digest, SequenceId, Term};
 use crate::replication::time::Monotonic;
 
@@ -38,7 +38,7 @@ pub(super) struct Trust {
     /// The term in which the log itself has a record that does not follow the last one about its object.
     chain_broken_in: Option<Term>,
     /// All signs of divergence that were seen.
-    pub seen: Doubts,
+    pub seen: Divergence,
 }
 
 impl Default for Trust {
@@ -51,7 +51,7 @@ impl Default for Trust {
             rebuilt: None,
             against: None,
             chain_broken_in: None,
-            seen: Doubts::default(),
+            seen: Divergence::default(),
         }
     }
 }
@@ -112,7 +112,7 @@ impl Trust {
     }
 
     /// Evaluates the signs of divergence after a batch of this term. Returns true if the state is newly in doubt.
-    fn take(&mut self, signs: &Doubts, term: Term) -> bool {
+    fn take(&mut self, signs: &Divergence, term: Term) -> bool {
         if signs.is_empty() {
             return false;
         }
@@ -135,7 +135,7 @@ impl Trust {
     }
 
     /// Notes signs that a state shows which is built from the log alone: the records are wrong.
-    fn note_log(&mut self, signs: &Doubts, term: Term) {
+    fn note_log(&mut self, signs: &Divergence, term: Term) {
         if let Some(mismatch) = signs.digest_mismatch
             && self.against(term).is_none()
         {
@@ -154,7 +154,7 @@ impl Trust {
 }
 
 /// Returns why these signs put a state in doubt; `None` if they do not.
-fn reason(signs: &Doubts) -> Option<String> {
+fn reason(signs: &Divergence) -> Option<String> {
     match (signs.digest_mismatch, signs.broken_chain, signs.out_of_order) {
         (Some(mismatch), ..) => Some(format!("the digest of record {} differs", mismatch.record.0)),
         (None, Some(broken), _) => {
@@ -170,7 +170,7 @@ fn reason(signs: &Doubts) -> Option<String> {
 impl Node {
     /// Checks for signs that the state is not what the log says, after a batch was applied.
     pub(super) fn check_trust(&mut self) {
-        let signs = self.replica.engine.take_doubts();
+        let signs = self.replica.engine.take_divergence();
         let matched = self.replica.engine.digest_matched();
         planted!(IgnoreDoubt => return self.following.trust.matched(matched));
         if !signs.is_empty() {
@@ -230,25 +230,25 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::doubts::{BrokenChain, Mismatch, OutOfOrder};
+    use crate::engine::divergence::{BrokenChain, Mismatch, OutOfOrder};
     use crate::engine::types::{ObjectId, SequenceId};
 
     const NOW: Monotonic = Monotonic(1_000_000);
 
-    fn mismatch(record: u64) -> Doubts {
+    fn mismatch(record: u64) -> Divergence {
         let first = Mismatch { record: SequenceId(record), own: Digest(9) };
-        Doubts { digest_mismatch: Some(first), digest_mismatches: 1, ..Doubts::default() }
+        Divergence { digest_mismatch: Some(first), digest_mismatches: 1, ..Divergence::default() }
     }
 
-    fn broken_chain(record: u64) -> Doubts {
+    fn broken_chain(record: u64) -> Divergence {
         let (record, after) = (SequenceId(record), SequenceId(3));
         let first = BrokenChain { object: ObjectId(3), record, after, found: None };
-        Doubts { broken_chain: Some(first), broken_chains: 1, ..Doubts::default() }
+        Divergence { broken_chain: Some(first), broken_chains: 1, ..Divergence::default() }
     }
 
-    fn out_of_order(found: u64) -> Doubts {
+    fn out_of_order(found: u64) -> Divergence {
         let first = OutOfOrder { expected: SequenceId(1), found: SequenceId(found) };
-        Doubts { out_of_order: Some(first), records_out_of_order: 1, ..Doubts::default() }
+        Divergence { out_of_order: Some(first), records_out_of_order: 1, ..Divergence::default() }
     }
 
     /// A state that was built once.
@@ -259,7 +259,7 @@ mod tests {
     }
 
     /// The state is rebuilt in term 4, and meets these signs in the log.
-    fn rebuild(trust: &mut Trust, signs: &[Doubts]) {
+    fn rebuild(trust: &mut Trust, signs: &[Divergence]) {
         trust.begin();
         assert!(trust.is_rebuilding() && trust.doubt().is_none());
         for sign in signs {
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn a_live_mismatch_is_a_doubt_and_the_same_one_after_a_rebuild_is_the_primarys() {
         let mut trust = built();
-        assert!(!trust.take(&Doubts::default(), Term(4)));
+        assert!(!trust.take(&Divergence::default(), Term(4)));
         assert!(trust.take(&mismatch(20), Term(4)));
         assert!(!trust.take(&mismatch(21), Term(4)));
         assert!(trust.doubt().is_some());

@@ -9,7 +9,7 @@ use super::background;
 use super::format::{check_from, header_from, read_from, walk};
 use super::writing::write_to;
 use super::{Capture, FileError, FormatError, Header, Progress};
-use crate::engine::rules::Rules;
+use crate::engine::settings::EngineSettings;
 use crate::engine::types::SequenceId;
 use crate::engine::{Engine, Log};
 
@@ -149,8 +149,12 @@ pub fn check_bytes(path: &Path) -> Result<Header, FileError> {
 }
 
 /// Reads a file into a new engine whose later records go to `log`.
-pub fn restore(path: &Path, rules: Rules, log: Option<Box<dyn Log>>) -> Result<(Header, Engine), FileError> {
-    read_from(&mut open(path)?, rules, log).map_err(|why| FileError::Wrong { path: path.into(), why })
+pub fn restore(
+    path: &Path,
+    settings: EngineSettings,
+    log: Option<Box<dyn Log>>,
+) -> Result<(Header, Engine), FileError> {
+    read_from(&mut open(path)?, settings, log).map_err(|why| FileError::Wrong { path: path.into(), why })
 }
 
 /// Returns the snapshots of a directory with their last record, newest first, damaged ones included. Empty if there is

@@ -7,11 +7,11 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::{Damage, FORMAT, FormatError, Header};
 use crate::cluster::log_end::{Checksum, Latest, LogId};
-use crate::engine::packing::{Reader, put_word};
-use crate::engine::rules::Rules;
+use crate::engine::settings::EngineSettings;
 use crate::engine::snapshot::{Check, Restore};
 use crate::engine::types::Digest;
 use crate::engine::types::{LogTime, SequenceId, Term};
+use crate::engine::varint::{Reader, put_word};
 use crate::engine::{Engine, Log};
 
 const MAGIC: [u8; 4] = *b"MKSN";
@@ -24,10 +24,10 @@ const MAX_CHUNK: usize = 16 << 20;
 /// Reads a snapshot into a new engine whose later records go to `log`.
 pub fn read_from(
     from: &mut impl Read,
-    rules: Rules,
+    settings: EngineSettings,
     log: Option<Box<dyn Log>>,
 ) -> Result<(Header, Engine), FormatError> {
-    let mut restore = Restore::new(rules, log);
+    let mut restore = Restore::new(settings, log);
     let header =
         walk(from, |chunk, bytes| restore.chunk(bytes).map_err(|why| FormatError::State { chunk, why }))?;
     let engine = restore.finish().map_err(FormatError::Whole)?;

@@ -9,7 +9,7 @@ use super::files::{check_bytes, header, list, restore, tidy};
 use super::{FileError, FormatError, Header, Written};
 use crate::cluster::log_end::{History, Latest};
 use crate::cluster::snapshot::HeldSnapshot;
-use crate::engine::rules::Rules;
+use crate::engine::settings::EngineSettings;
 use crate::engine::types::{Digest, SequenceId};
 use crate::replication::replica::Replica;
 
@@ -75,7 +75,7 @@ impl Written {
 /// Removes what was never announced, and reads the newest snapshot of a directory that a master with this history can
 /// start from. Each one that cannot be used is named in the log, and left where it is.
 #[must_use]
-pub fn load(dir: &Path, history: Option<&History>, rules: &Rules, queue_bytes: usize) -> Origin {
+pub fn load(dir: &Path, history: Option<&History>, settings: &EngineSettings, queue_bytes: usize) -> Origin {
     let mut origin = Origin::default();
     if let Err(error) = tidy(dir) {
         tracing::warn!(%error, "cannot remove a snapshot that was never announced");
@@ -98,7 +98,7 @@ pub fn load(dir: &Path, history: Option<&History>, rules: &Rules, queue_bytes: u
         };
         let objects = match &origin.restored {
             // Whether it is damaged shows before any of it is used. The header is checked again with the rest.
-            None => read(&path, rules, queue_bytes).map(|replica| {
+            None => read(&path, settings, queue_bytes).map(|replica| {
                 let objects = replica.engine.len();
                 origin.restored = Some(Restored { replica, at: header.at });
                 Some(objects)
@@ -125,8 +125,8 @@ fn usable_header(path: &Path, number: SequenceId, history: Option<&History>) -> 
     unusable(&header.at, history).map_or(Ok(header), Err)
 }
 
-fn read(path: &Path, rules: &Rules, queue_bytes: usize) -> Result<Arc<Replica>, FileError> {
-    Replica::restore(queue_bytes, |log| restore(path, rules.clone(), Some(log)).map(|(_, engine)| engine))
+fn read(path: &Path, settings: &EngineSettings, queue_bytes: usize) -> Result<Arc<Replica>, FileError> {
+    Replica::restore(queue_bytes, |log| restore(path, settings.clone(), Some(log)).map(|(_, engine)| engine))
 }
 
 /// Returns the size of a file, and when it was written, in milliseconds since 1970.

@@ -3,7 +3,7 @@
 use crate::support::{Pair, mount, plain, present, put, read, uuid};
 use moonkeeper::engine::key::KeyHash;
 use moonkeeper::engine::ops::WriteConfig;
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::LogTime;
 use moonkeeper::engine::walk::Cursor;
 
@@ -11,7 +11,7 @@ const OBJECTS: usize = 5_000;
 
 /// A store all of whose objects are in one shard.
 fn store() -> (Pair, Vec<String>) {
-    let mut pair = Pair::new(Rules { lease_ttl: 1_000, ..Rules::default() });
+    let mut pair = Pair::new(EngineSettings { lease_ttl_ms: 1_000, ..EngineSettings::default() });
     pair.begin(LogTime(1), 0);
     mount(&pair.primary, 1, 1, 1 << 40, 1);
     mount(&pair.primary, 2, 2, 1 << 40, 1);

@@ -6,8 +6,8 @@ use moonkeeper::engine::faults::{Fault, Reason};
 use moonkeeper::engine::format::Format;
 use moonkeeper::engine::key::Key;
 use moonkeeper::engine::record::{ObjectRef, Place, Record, SoftPin, Start};
-use moonkeeper::engine::rules::Rules;
 use moonkeeper::engine::segment::SegmentSpec;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId};
 
 const SEGMENT: SegmentNumber = SegmentNumber(0);
@@ -32,7 +32,7 @@ fn apply(engine: &Engine, id: u64, record: &Record<'_>) {
 
 /// A store with three objects: `one` and `two` side by side, and `far`.
 fn store() -> Engine {
-    let engine = Engine::new(Rules::default());
+    let engine = Engine::new(EngineSettings::default());
     let segment = SegmentSpec {
         id: uuid(1),
         name: b"segment",

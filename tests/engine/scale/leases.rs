@@ -4,12 +4,12 @@ use crate::support::{Pair, mount, plain, put, read, remove};
 use moonkeeper::engine::key::SHARDS;
 use moonkeeper::engine::ops::WriteConfig;
 use moonkeeper::engine::record::SoftPin;
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::LogTime;
 
 fn store() -> Pair {
-    let rules = Rules { lease_ttl: 1_000, release_timeout: 0, ..Rules::default() };
-    let mut pair = Pair::with(rules.clone(), rules);
+    let settings = EngineSettings { lease_ttl_ms: 1_000, release_timeout_ms: 0, ..EngineSettings::default() };
+    let mut pair = Pair::with(settings.clone(), settings);
     pair.begin(LogTime(1), 0);
     mount(&pair.primary, 1, 1, 1 << 40, 1);
     pair

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::support::{mount, plain, uuid};
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::ops::{ReplicaTypes, WriteConfig};
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::LogTime;
 use moonkeeper::engine::walk::Cursor;
 
@@ -17,7 +17,7 @@ fn key(number: u64) -> Vec<u8> {
 
 /// An engine with so many objects in ten segments, all read.
 fn store(objects: u64) -> Engine {
-    let engine = Engine::new(Rules { lease_ttl: 10_000, ..Rules::default() });
+    let engine = Engine::new(EngineSettings { lease_ttl_ms: 10_000, ..EngineSettings::default() });
     (1..=10).for_each(|number| mount(&engine, number, number, 1 << 50, 1));
     for number in 0..objects {
         let name = format!("segment-{}", 1 + number % 10);

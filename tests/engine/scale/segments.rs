@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use crate::support::{Pair, assert_sound, mount, plain, put, start, uuid};
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::ops::WriteConfig;
-use moonkeeper::engine::rules::{Rules, Strategy};
 use moonkeeper::engine::segment::SegmentSpec;
+use moonkeeper::engine::settings::{EngineSettings, Strategy};
 use moonkeeper::engine::types::{ErrorCode, LogTime};
 
 /// Pieces of the memory of one process.
@@ -24,7 +24,7 @@ fn pieces(count: u64) -> Vec<SegmentSpec<'static>> {
 }
 
 fn pair() -> Pair {
-    let mut pair = Pair::new(Rules::default());
+    let mut pair = Pair::new(EngineSettings::default());
     pair.begin(LogTime(1), 0);
     pair
 }
@@ -59,7 +59,7 @@ fn an_inherited_client_that_tells_other_segments_has_the_old_ones_unmounted() {
 #[test]
 fn a_remount_joins_a_client_only_with_all_its_segments() {
     // Another client takes the memory of each piece as soon as it is there.
-    let engine = Engine::new(Rules::default());
+    let engine = Engine::new(EngineSettings::default());
     let all = pieces(200);
     std::thread::scope(|scope| {
         let thief = scope.spawn(|| {
@@ -83,7 +83,7 @@ const STRATEGIES: [Strategy; 3] = [Strategy::Random, Strategy::FreeRatioFirst, S
 #[test]
 fn a_full_pool_of_many_segments_is_not_searched() {
     for strategy in STRATEGIES {
-        let engine = Engine::new(Rules { strategy, ..Rules::default() });
+        let engine = Engine::new(EngineSettings { strategy, ..EngineSettings::default() });
         let names: Vec<String> = (0..300).map(|number| format!("segment-{number}")).collect();
         (0..300).for_each(|number| mount(&engine, number, 1, 4_096, 1));
         for (nth, name) in names.iter().enumerate() {
@@ -103,7 +103,7 @@ fn a_full_pool_of_many_segments_is_not_searched() {
 
 /// So many segments of one host, all but the last one too small for the writes below.
 fn nearly_full(strategy: Strategy, segments: u64, name: impl Fn(u64) -> String) -> Engine {
-    let engine = Engine::new(Rules { strategy, ..Rules::default() });
+    let engine = Engine::new(EngineSettings { strategy, ..EngineSettings::default() });
     for number in 0..segments {
         let (name, endpoint) = (name(number), format!("host:{number}"));
         let spec = SegmentSpec {
@@ -148,7 +148,7 @@ fn a_place_among_many_segments_is_found_in_few_steps() {
     }
     // Several replicas of an object lie in segments of different names.
     for (other, fits) in [(SEGMENTS, false), (0, false), (SEGMENTS / 2, true)] {
-        let engine = Engine::new(Rules::default());
+        let engine = Engine::new(EngineSettings::default());
         for number in 0..SEGMENTS {
             let (name, endpoint) = (format!("name-{}", number == other), format!("host:{number}"));
             let spec = SegmentSpec {

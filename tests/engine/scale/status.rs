@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::support::{mount, plain, put, start, uuid};
 use moonkeeper::engine::Engine;
-use moonkeeper::engine::reign::Primary;
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::settings::EngineSettings;
+use moonkeeper::engine::term_state::Primary;
 use moonkeeper::engine::types::{LogTime, Term};
 
 #[test]
 fn status_does_not_wait_for_the_sequencer() {
-    let engine = Engine::new(Rules::default());
+    let engine = Engine::new(EngineSettings::default());
     let primary = Primary { name: b"master-0", boot_id: 1, leader_ttl: 5_000 };
     engine.sequencer(LogTime(1)).begin_term(Term(7), &primary, 0);
     mount(&engine, 1, 1, 1 << 20, 1);
@@ -22,7 +22,7 @@ fn status_does_not_wait_for_the_sequencer() {
     assert_eq!(engine.reading().sequence_id, engine.applied());
     assert_eq!(engine.reading().digest, digest);
     assert_eq!(
-        (engine.faults(), engine.doubts(), engine.settled()),
+        (engine.faults(), engine.divergence(), engine.last_visible()),
         (0, Default::default(), engine.applied())
     );
     assert_eq!(engine.term_report().term, Term(7));
@@ -31,7 +31,7 @@ fn status_does_not_wait_for_the_sequencer() {
 
 #[test]
 fn a_sequence_id_and_its_digest_belong_together() {
-    let engine = Engine::new(Rules::default());
+    let engine = Engine::new(EngineSettings::default());
     mount(&engine, 1, 1, 1 << 40, 1);
     let digests = parking_lot::Mutex::new(std::collections::HashMap::new());
     std::thread::scope(|scope| {
@@ -58,7 +58,7 @@ fn a_sequence_id_and_its_digest_belong_together() {
 
 #[test]
 fn a_clock_is_read_when_the_sequencer_is_held() {
-    let (engine, clock) = (Engine::new(Rules::default()), AtomicU64::new(1));
+    let (engine, clock) = (Engine::new(EngineSettings::default()), AtomicU64::new(1));
     let sequencer = engine.sequencer(LogTime(1));
     std::thread::scope(|scope| {
         let late = scope.spawn(|| engine.sequencer(|| LogTime(clock.load(Ordering::SeqCst))).now);
@@ -72,7 +72,7 @@ fn a_clock_is_read_when_the_sequencer_is_held() {
 
 #[test]
 fn lost_writes_are_counted_as_they_come_and_go() {
-    let engine = Engine::new(Rules::default());
+    let engine = Engine::new(EngineSettings::default());
     mount(&engine, 1, 1, 1 << 20, 1);
     for number in 0..10 {
         start(&engine, &format!("key-{number}"), 64, &plain(), 1).unwrap();
@@ -87,7 +87,7 @@ fn lost_writes_are_counted_as_they_come_and_go() {
 #[test]
 fn a_state_can_be_dropped_on_another_thread() {
     fn anywhere<T: Send + Sync + 'static>(_: &T) {}
-    let engine = Engine::new(Rules::default());
+    let engine = Engine::new(EngineSettings::default());
     mount(&engine, 1, 1, 1 << 20, 1);
     put(&engine, "key", 64, &plain(), 1);
     anywhere(&engine);

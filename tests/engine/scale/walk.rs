@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{mount, plain, put, remove};
 use moonkeeper::engine::Engine;
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::ObjectId;
 use moonkeeper::engine::walk::{Cursor, PIECE};
 
 fn store(objects: u64) -> Engine {
-    let engine = Engine::new(Rules::default());
+    let engine = Engine::new(EngineSettings::default());
     mount(&engine, 1, 1, 1 << 40, 1);
     (0..objects).for_each(|number| put(&engine, &format!("stays-{number}"), 64, &plain(), 1));
     engine
@@ -19,7 +19,7 @@ fn store(objects: u64) -> Engine {
 #[test]
 fn a_walk_holds_a_lock_for_a_piece_at_a_time() {
     // All in one shard: the keys are chosen by their hash.
-    let engine = Engine::new(Rules::default());
+    let engine = Engine::new(EngineSettings::default());
     mount(&engine, 1, 1, 1 << 40, 1);
     let mut number = 0_u64;
     while engine.len() < 5_000 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use moonkeeper::engine::Engine;
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::LogTime;
 use moonkeeper::master::admin::{Admin, MetadataLimits};
 use moonkeeper::master::current::{Current, Passage};
@@ -20,7 +20,7 @@ use moonkeeper::replication::time::{Monotonic, MonotonicClock};
 use super::support::{LIMITS, Server, check_recorded, start};
 
 async fn serve(max_entries: usize, max_bytes: usize) -> Server {
-    let engine = Arc::new(Engine::new(Rules::default()));
+    let engine = Arc::new(Engine::new(EngineSettings::default()));
     let limits = MetadataLimits { entries: max_entries, bytes: max_bytes };
     let admin = admin(Current::alone(engine, RunningClock::start(), Arc::default()), limits);
     start(router(Arc::new(admin)), LIMITS).await
@@ -34,7 +34,7 @@ fn admin(current: Current, metadata_limits: MetadataLimits) -> Admin {
 
 /// The metadata server of a primary with a log that is never written. It may answer until its gate is closed.
 fn replicated(queue_bytes: usize) -> (Arc<Admin>, Arc<Replica>) {
-    let replica = Replica::new(Rules::default(), queue_bytes);
+    let replica = Replica::new(EngineSettings::default(), queue_bytes);
     replica.gate.open_until(Monotonic(u64::MAX));
     replica.guards.open();
     let engine = Arc::clone(&replica.engine);

@@ -3,7 +3,7 @@
 
 mod parked_puts;
 
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::{SequenceId, Term};
 use moonkeeper::master::handlers::Told;
 use moonkeeper::master::metrics::Metrics;
@@ -43,7 +43,7 @@ impl Master {
     }
 
     fn with_queue(client_ttl: u64, queue_bytes: usize) -> Self {
-        let replica = Replica::new(Rules::default(), queue_bytes);
+        let replica = Replica::new(EngineSettings::default(), queue_bytes);
         replica.gate.open_until(Monotonic(u64::MAX));
         let service = Service {
             address: "127.0.0.1:0".parse().unwrap(),

@@ -1,8 +1,8 @@
 //! Puts right after a takeover, which find no memory before clients have rejoined.
 
 use super::{Master, PATIENCE, client_id, connect, mount};
-use moonkeeper::engine::reign::Primary;
 use moonkeeper::engine::segment::SegmentSpec;
+use moonkeeper::engine::term_state::Primary;
 use moonkeeper::engine::types::Term;
 use moonkeeper::master::serving::Serving;
 use moonkeeper::replication::clocks::{Clocks, Reading};

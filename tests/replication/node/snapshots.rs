@@ -7,7 +7,7 @@ use moonkeeper::cluster::log_end::{Checksum, History};
 use moonkeeper::cluster::snapshot::{HeldSnapshot, SnapshotRefused, SnapshotStage};
 use moonkeeper::engine::format::Format;
 use moonkeeper::engine::record::Record;
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::{LogTime, SequenceId};
 use moonkeeper::replication::node::{Input, SnapshotId, SnapshotJob, SnapshotRequest};
 use moonkeeper::replication::replica::Replica;
@@ -90,7 +90,7 @@ fn begin_another(world: &mut World, index: usize) -> HeldSnapshot {
 
 fn origin(kept: &Kept) -> Origin {
     let replica = Replica::restore(1 << 20, |log| {
-        read_from(&mut &kept.bytes[..], Rules::default(), Some(log)).map(|(_, engine)| engine)
+        read_from(&mut &kept.bytes[..], EngineSettings::default(), Some(log)).map(|(_, engine)| engine)
     });
     let restored = Restored { replica: replica.unwrap(), at: kept.header.at };
     Origin { restored: Some(restored), held: vec![kept.held.clone()] }
@@ -331,7 +331,7 @@ fn forged(kept: &Kept, world: &mut World) -> Kept {
     let (next, checksum) = batch.unwrap();
     let at =
         moonkeeper::cluster::log_end::Latest { term: next.term, last: next.last, checksum, ..kept.header.at };
-    let (_, engine) = read_from(&mut &kept.bytes[..], Rules::default(), None).unwrap();
+    let (_, engine) = read_from(&mut &kept.bytes[..], EngineSettings::default(), None).unwrap();
     let engine = Arc::new(engine);
     let mut sequencer = engine.sequencer(LogTime(0));
     while sequencer.next_id() <= at.last {

@@ -19,8 +19,8 @@ pub fn takeover_after(world: &mut World, before: impl FnOnce(&mut World, BootId)
     world.model.call(std::time::Duration::from_micros(world.now), &revoke).unwrap();
     world.run(seconds(2));
     let primary = world.primary();
-    let reign = world.processes[primary].node.replica().engine.reign();
-    (primary, reign.hold_until.0 - reign.since.0)
+    let term_state = world.processes[primary].node.replica().engine.term_state();
+    (primary, term_state.hold_until.0 - term_state.since.0)
 }
 
 /// A leader lease and a read lease, with the settings of these worlds.

@@ -37,7 +37,7 @@ pub(super) fn log_wrong_digest(world: &mut World) {
     let (replica, clock) = world.processes[primary].open.clone().unwrap();
     let now = clock.at(Monotonic(world.now));
     replica.engine.sequencer(now).commit(&Record::Digest { digest: Digest(0xbad) });
-    let _ = replica.engine.take_doubts();
+    let _ = replica.engine.take_divergence();
     world.input(primary, Input::Queued);
 }
 

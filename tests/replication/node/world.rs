@@ -13,7 +13,7 @@ use moonkeeper::coordination::model::{Model, WatchId as ModelWatch};
 use moonkeeper::coordination::types::{
     Failure, Get, KeyRange, KeyValue, LeaseId, Op, Request, Response, Txn, WatchEvent,
 };
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::LogTime;
 use moonkeeper::replication::node::status::{Activity, NodeStatus};
 use moonkeeper::replication::node::{
@@ -156,7 +156,7 @@ impl World {
             keep_alive: Duration::from_secs(1),
             call_timeout: Duration::from_secs(2),
             handover_timeout: Duration::from_secs(10),
-            rules: Rules::default(),
+            engine: EngineSettings::default(),
             queue_bytes: 1 << 20,
             wall: LogTime(1_700_000_000_000),
             seed: boot_id.0 * 7919,

@@ -85,7 +85,7 @@ impl Sim {
             return;
         }
         let (activity, term) = node.brief();
-        let doubts = node.replica().engine.doubts();
+        let divergence = node.replica().engine.divergence();
         self.masters[index].compared = Some((applied.0, digest.0));
         // What a corrupt primary wrote about its own state holds for no other.
         let wrong_digests = self.truth.corruption;
@@ -93,8 +93,8 @@ impl Sim {
             return self.check_snapshot_state(index, applied);
         }
         let term = if leads(activity) { term } else { Term(self.masters[index].term) };
-        if faults > 0 || (!doubts.is_empty() && !wrong_digests) {
-            return self.fail(("INV-8", format!("m{index} at {applied:?}: {faults} faults, {doubts:?}")));
+        if faults > 0 || (!divergence.is_empty() && !wrong_digests) {
+            return self.fail(("INV-8", format!("m{index} at {applied:?}: {faults} faults, {divergence:?}")));
         }
         if leads(activity) || activity == Activity::Leaving {
             if applied > self.truth.last {
@@ -142,7 +142,7 @@ impl Sim {
     /// whose lease was revoked by mistake goes on to answer for as long as its lease would have held.
     fn check_hold(&mut self, index: usize, end: SequenceId) {
         // The log ends with the last primary's record: the first one of this term is on its way.
-        let last_boot = BootId(self.truth.engine.reign().boot_id);
+        let last_boot = BootId(self.truth.engine.term_state().boot_id);
         let process = self.process(index);
         self.counts.witnessed += u64::from(self.witnesses.has_heard(process, last_boot));
         let before = self.truth.term_of(end).and_then(|term| self.truth.endings.get(&term)).copied();
@@ -157,7 +157,7 @@ impl Sim {
         // A process that has ended answers nothing more.
         let silent = at + self.plan.leader_ttl.as_micros() as u64;
         let silent = self.witnesses.died_at(last_boot).map_or(silent, |died| died.min(silent));
-        let promised = silent + self.plan.rules.lease_ttl * MS;
+        let promised = silent + self.plan.settings.lease_ttl_ms * MS;
         // Times in records are whole milliseconds.
         if self.now + waits + 2 * MS < promised {
             let what =
@@ -232,7 +232,7 @@ impl Sim {
                 broken.get_or_insert(("INV-3", text));
             }
         }
-        let until = facts.made + self.plan.rules.lease_ttl * MS - 2 * MS;
+        let until = facts.made + self.plan.settings.lease_ttl_ms * MS - 2 * MS;
         for (key, seen) in &facts.reads {
             if let Seen::Readable(object, bytes) = seen
                 && facts.promises.contains(key)

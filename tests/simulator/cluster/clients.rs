@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use moonkeeper::coordination::types::{Get, KeyRange, Request, Response};
-use moonkeeper::engine::record::ReplicationKind;
+use moonkeeper::engine::record::CopyOrMove;
 use moonkeeper::engine::segment::SegmentSpec;
 use moonkeeper::engine::types::{ErrorCode, Uuid};
 
@@ -78,12 +78,12 @@ pub enum Op {
     },
     Copy {
         key: String,
-        kind: ReplicationKind,
+        kind: CopyOrMove,
         target: String,
     },
     CopyEnd {
         key: String,
-        kind: ReplicationKind,
+        kind: CopyOrMove,
         write: u64,
         revoke: bool,
     },
@@ -165,7 +165,7 @@ pub enum Reply {
 struct Write {
     number: u64,
     key: String,
-    copy: Option<ReplicationKind>,
+    copy: Option<CopyOrMove>,
     /// When its bytes are written.
     done_at: u64,
     attempts: u32,
@@ -324,8 +324,7 @@ impl Sim {
                 }
             }
             360..400 if !doubtful => {
-                let kind =
-                    if self.chance.percent(50) { ReplicationKind::Copy } else { ReplicationKind::Move };
+                let kind = if self.chance.percent(50) { CopyOrMove::Copy } else { CopyOrMove::Move };
                 Op::Copy { key, kind, target: format!("segment-{}", self.chance.below(4)) }
             }
             0..400 => Op::Exist(key),

@@ -77,9 +77,9 @@ impl Sim {
                 continue;
             }
             if origin.restored.is_none() {
-                let rules = self.plan.rules.clone();
+                let settings = self.plan.settings.clone();
                 let read = Replica::restore(self.plan.queue_bytes, |log| {
-                    read_from(&mut &file.bytes[..], rules, Some(log)).map(|(_, engine)| engine)
+                    read_from(&mut &file.bytes[..], settings, Some(log)).map(|(_, engine)| engine)
                 });
                 let replica = match read {
                     Ok(replica) => replica,
@@ -225,7 +225,7 @@ impl Sim {
 
     /// A snapshot that says that it was taken after a batch, of a state that has only the number of its records.
     fn forge(&mut self, index: usize, bytes: &[u8], at: Latest, shown_by: Option<SequenceId>) {
-        let Ok((_, engine)) = read_from(&mut { bytes }, self.plan.rules.clone(), None) else { return };
+        let Ok((_, engine)) = read_from(&mut { bytes }, self.plan.settings.clone(), None) else { return };
         let engine = Arc::new(engine);
         let mut sequencer = engine.sequencer(LogTime(0));
         while sequencer.next_id() <= at.last {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use moonkeeper::engine::key::SHARDS;
 use moonkeeper::engine::ops::{ReplicaTypes, Started, WriteConfig};
-use moonkeeper::engine::record::{DynamicLease, ReplicationKind, SoftPin};
+use moonkeeper::engine::record::{CopyOrMove, DynamicLease, SoftPin};
 use moonkeeper::engine::types::{Answer, ObjectId, SequenceId};
 use moonkeeper::replication::admission::{Admission, Refusal};
 
@@ -74,7 +74,7 @@ impl Sim {
                 };
                 drop(sequencer);
                 if let Ok(started) = &answer.result {
-                    let until = self.now + self.plan.rules.release_timeout * MS - 2 * MS;
+                    let until = self.now + self.plan.settings.release_timeout_ms * MS - 2 * MS;
                     facts.told = Some(told(key, number, started, before, until));
                     self.counts.starts += 1;
                 }
@@ -162,16 +162,16 @@ impl Sim {
                 let source = engine.peek(key.as_bytes(), name_of).result.ok().flatten().unwrap_or_default();
                 let mut sequencer = engine.sequencer(now);
                 let answer = match kind {
-                    ReplicationKind::Copy => {
+                    CopyOrMove::Copy => {
                         sequencer.copy_start(uuid, key.as_bytes(), &source, &[target.as_bytes()], plain)
                     }
-                    ReplicationKind::Move => {
+                    CopyOrMove::Move => {
                         sequencer.move_start(uuid, key.as_bytes(), &source, target.as_bytes())
                     }
                 };
                 drop(sequencer);
                 if let Ok(copy) = &answer.result {
-                    let until = self.now + self.plan.rules.release_timeout * MS - 2 * MS;
+                    let until = self.now + self.plan.settings.release_timeout_ms * MS - 2 * MS;
                     let started = Started { size: copy.size, replicas: copy.targets.clone() };
                     facts.told = Some(told(key, number, &started, before, until));
                 }
@@ -180,9 +180,9 @@ impl Sim {
             Op::CopyEnd { key, kind, revoke, .. } => {
                 let mut sequencer = engine.sequencer(now);
                 if *revoke {
-                    sequencer.replication_revoke(uuid, key.as_bytes(), *kind, plain).map(|()| Reply::Done)
+                    sequencer.revoke_copy_or_move(uuid, key.as_bytes(), *kind, plain).map(|()| Reply::Done)
                 } else {
-                    sequencer.replication_end(uuid, key.as_bytes(), *kind, plain).map(|()| Reply::Done)
+                    sequencer.end_copy_or_move(uuid, key.as_bytes(), *kind, plain).map(|()| Reply::Done)
                 }
             }
         };

@@ -160,7 +160,7 @@ impl Sim {
             keep_alive: self.plan.keep_alive,
             call_timeout: self.plan.call_timeout,
             handover_timeout: self.plan.handover_timeout,
-            rules: self.plan.rules.clone(),
+            engine: self.plan.settings.clone(),
             queue_bytes: self.plan.queue_bytes,
             wall: LogTime(wall),
             seed: self.chance.next(),

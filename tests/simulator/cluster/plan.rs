@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use moonkeeper::engine::rules::{Rules, Strategy};
+use moonkeeper::engine::settings::{EngineSettings, Strategy};
 
 use super::chance::Chance;
 
@@ -112,7 +112,7 @@ pub struct Plan {
     pub keep_alive: Duration,
     pub call_timeout: Duration,
     pub queue_bytes: usize,
-    pub rules: Rules,
+    pub settings: EngineSettings,
     /// How long a client may be silent, in milliseconds.
     pub client_ttl: u64,
     /// How long a client of the primary before may be, in milliseconds.
@@ -296,7 +296,7 @@ impl Plan {
             call_timeout: timeouts.call,
             handover_timeout: timeouts.handover,
             queue_bytes: [800, if busy { 800 } else { 4_000 }, 1 << 20][chance.below(3) as usize],
-            rules: rules(chance, roomy),
+            settings: settings(chance, roomy),
             client_ttl: 5_000 + chance.below(if soon { 1_000 } else { 8_000 }),
             inherited_ttl: 6_000 + chance.below(if soon { 1_000 } else { 12_000 }),
             clients: 4 + chance.below(5),
@@ -332,16 +332,16 @@ impl Plan {
 }
 
 /// With room for everything nothing is evicted, and what was acknowledged stays.
-fn rules(chance: &mut Chance, roomy: bool) -> Rules {
-    Rules {
-        lease_ttl: 500 + chance.below(5_000),
-        soft_pin_ttl: 5_000,
+fn settings(chance: &mut Chance, roomy: bool) -> EngineSettings {
+    EngineSettings {
+        lease_ttl_ms: 500 + chance.below(5_000),
+        soft_pin_ttl_ms: 5_000,
         high_watermark: if roomy { 0.99 } else { 0.5 + chance.below(45) as f64 / 100.0 },
         eviction_ratio: 0.05 + chance.below(20) as f64 / 100.0,
-        discard_timeout: 1_000 + chance.below(4_000),
-        release_timeout: 4_000 + chance.below(16_000),
+        discard_timeout_ms: 1_000 + chance.below(4_000),
+        release_timeout_ms: 4_000 + chance.below(16_000),
         strategy: [Strategy::Random, Strategy::FreeRatioFirst, Strategy::LocalFirst]
             [chance.below(3) as usize],
-        ..Rules::default()
+        ..EngineSettings::default()
     }
 }

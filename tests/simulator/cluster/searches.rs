@@ -34,13 +34,13 @@ pub fn search(engine: &Engine, prefix: &str, keys: u64, now: LogTime) -> (Vec<(S
     }
     reads.extend(all.into_iter().map(|key| (key, Seen::Nothing)));
     // That other keys are absent rests on the last record, which may have unmounted a segment (INV-3).
-    (reads, rests_on.max(engine.settled()))
+    (reads, rests_on.max(engine.last_visible()))
 }
 
 /// Removes what matches.
 pub fn remove(engine: &Engine, prefix: &str, force: bool, now: LogTime) -> SequenceId {
     let ids = named(engine, prefix);
-    engine.remove_matching(&ids, force, now).1.max(engine.settled())
+    engine.remove_matching(&ids, force, now).1.max(engine.last_visible())
 }
 
 /// The objects that a removal by pattern names.

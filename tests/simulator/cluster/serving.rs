@@ -130,7 +130,7 @@ impl Sim {
         if let Some(server) = &mut self.masters[index].server {
             server.open = true;
             (server.parked_puts, server.opened_at) = (ParkedPuts::new(opened_at), opened_at);
-            server.replica.engine.sequencer(now).seed_chance(seed);
+            server.replica.engine.sequencer(now).seed_rng(seed);
             server.liveness.resume(server.replica.engine.known_clients(), now, inherited_ttl);
             server.replica.guards.open();
         }

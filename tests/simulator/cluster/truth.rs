@@ -10,7 +10,7 @@ use moonkeeper::engine::Engine;
 use moonkeeper::engine::format::Format;
 use moonkeeper::engine::object::Object;
 use moonkeeper::engine::record::{EvictRule, LeaseBucket, Record};
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::Digest;
 use moonkeeper::engine::types::{ErrorCode, LogTime, ObjectId, SequenceId, Term, Uuid};
 use moonkeeper::replication::batch::{Batch, Header};
@@ -133,7 +133,7 @@ type Broken = (&'static str, String);
 
 impl Truth {
     pub fn new(keys: Keys) -> Self {
-        let engine = Engine::new(Rules::default());
+        let engine = Engine::new(EngineSettings::default());
         let empty = engine.sequencer(LogTime(0)).digest();
         Self {
             keys,
@@ -292,12 +292,15 @@ impl Truth {
         self.batches.insert(header.last, (header, batch.checksum));
         self.news.batches.push(format!("t{} {}..{} {kinds}", header.term.0, header.first.0, header.last.0));
         let faults = self.engine.faults();
-        let doubts = self.engine.take_doubts();
-        if doubts.digest_mismatches > 0 && !self.corruption {
+        let divergence = self.engine.take_divergence();
+        if divergence.digest_mismatches > 0 && !self.corruption {
             return Err(("INV-8", format!("{header:?} has a digest of another state")));
         }
-        if faults > 0 || doubts.broken_chains > 0 || doubts.records_out_of_order > 0 {
-            return Err(("INV-8", format!("the log contradicts itself at {header:?}: {faults} {doubts:?}")));
+        if faults > 0 || divergence.broken_chains > 0 || divergence.records_out_of_order > 0 {
+            return Err((
+                "INV-8",
+                format!("the log contradicts itself at {header:?}: {faults} {divergence:?}"),
+            ));
         }
         Ok(())
     }

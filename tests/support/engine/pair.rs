@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use moonkeeper::engine::bounds::MAX_RECORD;
-use moonkeeper::engine::doubts::Doubts;
+use moonkeeper::engine::divergence::Divergence;
 use moonkeeper::engine::format::Format;
 use moonkeeper::engine::key::SHARDS;
 use moonkeeper::engine::object::Object;
 use moonkeeper::engine::record::Record;
-use moonkeeper::engine::reign::Primary;
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::record_size::MAX_RECORD;
+use moonkeeper::engine::settings::EngineSettings;
+use moonkeeper::engine::term_state::Primary;
 use moonkeeper::engine::types::{LogTime, SequenceId, Term};
 use moonkeeper::engine::walk::Cursor;
 use moonkeeper::engine::{Engine, Log};
@@ -89,19 +89,19 @@ impl Log for Mirroring {
 
 impl Pair {
     /// Settings shape records and never enter `apply`, so the mirror has others.
-    pub fn new(rules: Rules) -> Self {
-        Self::with(rules, Rules::default())
+    pub fn new(settings: EngineSettings) -> Self {
+        Self::with(settings, EngineSettings::default())
     }
 
     /// Both with their own settings.
-    pub fn with(rules: Rules, of_the_mirror: Rules) -> Self {
+    pub fn with(settings: EngineSettings, of_the_mirror: EngineSettings) -> Self {
         let log = Arc::new(Mutex::default());
-        let engine = |rules| {
+        let engine = |settings| {
             let other = Other::default();
             let mirroring = Mirroring { other: Arc::clone(&other), log: Arc::clone(&log) };
-            (Arc::new(Engine::with_log(rules, Box::new(mirroring))), other)
+            (Arc::new(Engine::with_log(settings, Box::new(mirroring))), other)
         };
-        let ((primary, after), (mirror, before)) = (engine(rules), engine(of_the_mirror));
+        let ((primary, after), (mirror, before)) = (engine(settings), engine(of_the_mirror));
         *after.lock() = Arc::downgrade(&mirror);
         *before.lock() = Arc::downgrade(&primary);
         Self { primary, mirror, told: (after, before), term: 0, log }
@@ -153,7 +153,7 @@ impl Pair {
         super::assert_sound(&self.mirror, what);
         assert_eq!(picture(&self.primary), picture(&self.mirror), "{what}");
         for engine in [&self.primary, &self.mirror] {
-            assert_eq!(engine.doubts(), Doubts::default(), "{what}");
+            assert_eq!(engine.divergence(), Divergence::default(), "{what}");
         }
     }
 }
@@ -213,7 +213,7 @@ fn describe(object: &Object) -> String {
         object.soft_pin_until(),
         object.group().map(|group| group.id.clone()),
         object.checksum(),
-        object.replication(),
+        object.copy_move(),
         object.data_type,
     )
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use moonkeeper::engine::Engine;
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::snapshot::{Capture, Restore};
 
 use super::assert_sound;
@@ -20,7 +20,7 @@ pub fn items(engine: &Arc<Engine>) -> Vec<u8> {
 
 /// Returns the state that these items make.
 pub fn from_items(items: &[u8]) -> Engine {
-    let mut restore = Restore::new(Rules::default(), None);
+    let mut restore = Restore::new(EngineSettings::default(), None);
     restore.chunk(items).unwrap();
     restore.finish().unwrap()
 }

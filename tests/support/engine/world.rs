@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use moonkeeper::engine::key::SHARDS;
 use moonkeeper::engine::object::{Object, Replica};
 use moonkeeper::engine::ops::{ReplicaTypes, Started, WriteConfig};
-use moonkeeper::engine::record::{DynamicLease, ReplicationKind, SoftPin};
-use moonkeeper::engine::reign::Primary;
-use moonkeeper::engine::rules::{Rules, Strategy};
+use moonkeeper::engine::record::{CopyOrMove, DynamicLease, SoftPin};
 use moonkeeper::engine::segment::{Segment, SegmentSpec};
+use moonkeeper::engine::settings::{EngineSettings, Strategy};
+use moonkeeper::engine::term_state::Primary;
 use moonkeeper::engine::types::{
     Answer, ErrorCode, LogTime, ObjectId, SegmentNumber, SequenceId, Term, Uuid,
 };
@@ -31,7 +31,7 @@ pub struct World {
     pub claims: Claims,
     chance: Chance,
     clock: u64,
-    rules: Rules,
+    settings: EngineSettings,
     /// Segments whose client has not told them to this primary yet.
     closed: HashMap<SegmentNumber, Uuid>,
     /// How often each kind of operation succeeded.
@@ -64,51 +64,55 @@ fn spec_of(segment: &Segment) -> SegmentSpec<'_> {
     }
 }
 
-fn rules(chance: &mut Chance) -> Rules {
+fn settings(chance: &mut Chance) -> EngineSettings {
     let strategies = [Strategy::Random, Strategy::FreeRatioFirst, Strategy::LocalFirst];
-    Rules {
-        lease_ttl: 500 + chance.below(10_000),
-        soft_pin_ttl: 20_000,
+    EngineSettings {
+        lease_ttl_ms: 500 + chance.below(10_000),
+        soft_pin_ttl_ms: 20_000,
         evict_soft_pinned: chance.percent(70),
         high_watermark: 0.3 + chance.below(60) as f64 / 100.0,
         eviction_ratio: 0.02 + chance.below(30) as f64 / 100.0,
-        discard_timeout: 5_000 + chance.below(10_000),
-        release_timeout: 5_000 + chance.below(60_000),
+        discard_timeout_ms: 5_000 + chance.below(10_000),
+        release_timeout_ms: 5_000 + chance.below(60_000),
         strategy: strategies[chance.below(3) as usize],
         max_pending_tasks: 12,
         max_processing_tasks: 6,
         max_finished_tasks: 5,
-        pending_task_timeout: 30_000,
-        processing_task_timeout: if chance.percent(50) { 0 } else { 20_000 },
-        ..Rules::default()
+        pending_task_timeout_ms: 30_000,
+        processing_task_timeout_ms: if chance.percent(50) { 0 } else { 20_000 },
+        ..EngineSettings::default()
     }
 }
 
 impl World {
     pub fn new(seed: u64) -> Self {
         let mut chance = Chance::new(seed);
-        let rules = rules(&mut chance);
+        let settings = settings(&mut chance);
         // Whoever takes over may be set up otherwise; how long writers have is the same, or nobody could say.
-        let others = Rules { lease_ttl: 500 + chance.below(10_000), max_finished_tasks: 3, ..rules.clone() };
-        let pair = Pair::with(rules.clone(), others);
-        Self::on(pair, rules, chance, seed)
+        let others = EngineSettings {
+            lease_ttl_ms: 500 + chance.below(10_000),
+            max_finished_tasks: 3,
+            ..settings.clone()
+        };
+        let pair = Pair::with(settings.clone(), others);
+        Self::on(pair, settings, chance, seed)
     }
 
     /// Like [`World::new`], with the log recorded as bytes.
     pub fn recorded(seed: u64, recording: Recording) -> Self {
         let mut chance = Chance::new(seed);
-        let rules = rules(&mut chance);
-        let pair = Pair::new(rules.clone());
+        let settings = settings(&mut chance);
+        let pair = Pair::new(settings.clone());
         pair.record(recording);
-        Self::on(pair, rules, chance, seed)
+        Self::on(pair, settings, chance, seed)
     }
 
-    fn on(mut pair: Pair, rules: Rules, chance: Chance, seed: u64) -> Self {
-        pair.primary.sequencer(LogTime(0)).seed_chance(seed);
+    fn on(mut pair: Pair, settings: EngineSettings, chance: Chance, seed: u64) -> Self {
+        pair.primary.sequencer(LogTime(0)).seed_rng(seed);
         let clock = 1_000_000;
         pair.begin(LogTime(clock), 0);
         let (claims, closed, done) = (Claims::default(), HashMap::new(), HashMap::new());
-        Self { pair, claims, chance, clock, rules, closed, done }
+        Self { pair, claims, chance, clock, settings, closed, done }
     }
 
     /// One random operation at a random moment, and the checks that are cheap.
@@ -221,7 +225,7 @@ impl World {
         let (now, answers_for) = (LogTime(self.clock), 1 + self.chance.below(3_000));
         for _ in 0..self.chance.below(20) {
             let (key, later) = (self.key(), now.plus(self.chance.below(answers_for)));
-            let until = later.plus(self.pair.primary.rules.lease_ttl);
+            let until = later.plus(self.pair.primary.settings.lease_ttl_ms);
             if let Ok((object, bytes)) = heard(self.pair.primary.get(key.as_bytes(), later, see)).result {
                 self.claims.promised(object, bytes.into_iter(), until);
             }
@@ -392,7 +396,7 @@ impl World {
     fn started(&mut self, key: &str, answer: &Answer<Started>, old: Option<ObjectId>, now: LogTime) -> bool {
         let Ok(started) = &answer.result else { return false };
         let bytes = started.replicas.iter().map(|replica| bytes_of(replica, started.size)).collect();
-        let until = now.plus(self.rules.release_timeout);
+        let until = now.plus(self.settings.release_timeout_ms);
         // A replica's id tells the record that reserved it.
         let fresh = started.replicas.iter().all(|replica| replica.id().0 >> 8 == answer.depends_on.0);
         if fresh {
@@ -445,7 +449,7 @@ impl World {
 
     fn read(&mut self) -> &'static str {
         let (now, key) = (self.now(), self.key());
-        let until = now.plus(self.pair.primary.rules.lease_ttl);
+        let until = now.plus(self.pair.primary.settings.lease_ttl_ms);
         let mut seen = Vec::new();
         let kind = match self.chance.below(10) {
             0..3 => {
@@ -568,7 +572,7 @@ impl World {
         if let Ok(begun) = &answer.result {
             self.assert_open(&begun.targets);
             let bytes = begun.targets.iter().map(|replica| bytes_of(replica, begun.size)).collect();
-            self.claims.told(&key, true, bytes, log_now, log_now.plus(self.rules.release_timeout));
+            self.claims.told(&key, true, bytes, log_now, log_now.plus(self.settings.release_timeout_ms));
         }
         self.count(if copy { "copy" } else { "move" }, answer.result.is_ok())
     }
@@ -577,13 +581,13 @@ impl World {
         let (now, key, revoke) = (self.now(), self.key(), self.chance.percent(25));
         let (mut ended, mut gone) = (false, false);
         for client in (0..CLIENTS).map(|nth| uuid(100 + nth)) {
-            for kind in [ReplicationKind::Copy, ReplicationKind::Move] {
+            for kind in [CopyOrMove::Copy, CopyOrMove::Move] {
                 let mut sequencer = self.pair.primary.sequencer(now);
                 let plain = DynamicLease::default();
                 let answer = if revoke {
-                    sequencer.replication_revoke(client, key.as_bytes(), kind, plain)
+                    sequencer.revoke_copy_or_move(client, key.as_bytes(), kind, plain)
                 } else {
-                    sequencer.replication_end(client, key.as_bytes(), kind, plain)
+                    sequencer.end_copy_or_move(client, key.as_bytes(), kind, plain)
                 };
                 let answer = heard(answer);
                 ended |= matches!(answer.result, Ok(()) | Err(ErrorCode::REPLICA_IS_GONE));

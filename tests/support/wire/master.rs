@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use moonkeeper::engine::Engine;
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::master::current::Passage;
 use moonkeeper::master::handlers::{Handlers, Told};
 use moonkeeper::master::metrics::Metrics;
@@ -45,14 +45,14 @@ pub fn on(engine: &Arc<Engine>) -> MasterService {
 
 /// A service with a segment of a GiB.
 pub fn service() -> MasterService {
-    let service = on(&Arc::new(Engine::new(Rules::default())));
+    let service = on(&Arc::new(Engine::new(EngineSettings::default())));
     mount(&service, 1, 1 << 30);
     service
 }
 
 /// A service whose log takes so many bytes, and that may answer for ever.
 pub fn with_log(queue_bytes: usize) -> (MasterService, Arc<Replica>) {
-    let replica = Replica::new(Rules::default(), queue_bytes);
+    let replica = Replica::new(EngineSettings::default(), queue_bytes);
     replica.gate.open_until(Monotonic(u64::MAX));
     replica.guards.open();
     let clock = MonotonicClock::start();

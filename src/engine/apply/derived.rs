@@ -16,8 +16,8 @@ use crate::engine::object::{Object, Replica, Replicas};
 use crate::engine::record::LeaseBucket;
 use crate::engine::reserved::Discarded;
 use crate::engine::state::{Counts, Engine, Sequencer};
-use crate::engine::strays::addresses;
 use crate::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId};
+use crate::engine::unmounted_writes::addresses;
 
 /// What becomes of the bytes of a removed object.
 #[derive(Clone, Copy, Debug)]
@@ -25,11 +25,11 @@ pub enum Fate {
     /// They can be allocated again at once.
     Free,
     /// They stay reserved until then, because clients may be using them.
-    Hold(LogTime),
+    Discard(LogTime),
 }
 
 /// Values that are derived from one object.
-struct Imprint {
+struct Derived {
     hash: u64,
     id: ObjectId,
     lease: LogTime,
@@ -47,13 +47,13 @@ struct Imprint {
 /// Returns the segments of an object that is being written, copied or moved: all of them, since it is lost with the
 /// last.
 pub(in crate::engine) fn reserved_in(object: &Object) -> SmallVec<[SegmentNumber; 2]> {
-    if object.is_complete() && object.replication().is_none() {
+    if object.is_complete() && object.copy_move().is_none() {
         return SmallVec::new();
     }
     object.replicas().map(|replica| replica.segment.number).collect()
 }
 
-impl Imprint {
+impl Derived {
     /// Derives the values from an object whose key has this hash.
     fn of(object: &Object, key: KeyHash, core: &Core) -> Self {
         let soft_pin_until = object.soft_pin_until();
@@ -63,7 +63,7 @@ impl Imprint {
             id: object.id,
             lease: object.replicated_lease,
             soft_pin_until,
-            can_go: !object.hard_pinned && object.replication().is_none() && object.is_complete(),
+            can_go: !object.hard_pinned && object.copy_move().is_none() && object.is_complete(),
             group: object.group().cloned(),
             pinned,
             reserved: reserved_in(object),
@@ -100,40 +100,40 @@ impl Core {
     }
 
     /// Removes a copy or move from the indexes of those under way.
-    pub(super) fn end_replication(&mut self, started: LogTime, id: ObjectId) {
-        self.replications.remove(&(started, id));
+    pub(super) fn end_copy_move(&mut self, started: LogTime, id: ObjectId) {
+        self.copy_moves.remove(&(started, id));
         self.lost_copies.remove(&id);
     }
 
-    fn imprint_off(&mut self, imprint: &Imprint) {
-        self.digest.subtract(imprint.hash);
-        self.evictable -= usize::from(imprint.can_go);
-        if imprint.stands_alone() && imprint.can_go {
-            self.eviction.remove(imprint.standing());
+    fn remove_derived(&mut self, derived: &Derived) {
+        self.digest.subtract(derived.hash);
+        self.evictable -= usize::from(derived.can_go);
+        if derived.stands_alone() && derived.can_go {
+            self.eviction.remove(derived.standing());
         }
-        match &imprint.group {
+        match &derived.group {
             None => {}
-            Some(group) if imprint.pinned => self.pin_in_group(group, imprint.id, false),
+            Some(group) if derived.pinned => self.pin_in_group(group, derived.id, false),
             Some(group) => self.regroup(group, |membership| {
-                membership.members.remove(&imprint.id);
-                membership.ready.remove(&(imprint.lease, imprint.id));
+                membership.members.remove(&derived.id);
+                membership.ready.remove(&(derived.lease, derived.id));
             }),
         }
     }
 
-    fn imprint_on(&mut self, imprint: &Imprint) {
-        self.digest.add(imprint.hash);
-        self.evictable += usize::from(imprint.can_go);
-        if imprint.stands_alone() && imprint.can_go {
-            self.eviction.insert(imprint.standing());
+    fn add_derived(&mut self, derived: &Derived) {
+        self.digest.add(derived.hash);
+        self.evictable += usize::from(derived.can_go);
+        if derived.stands_alone() && derived.can_go {
+            self.eviction.insert(derived.standing());
         }
-        match &imprint.group {
+        match &derived.group {
             None => {}
-            Some(group) if imprint.pinned => self.pin_in_group(group, imprint.id, true),
+            Some(group) if derived.pinned => self.pin_in_group(group, derived.id, true),
             Some(group) => self.regroup(group, |membership| {
-                membership.members.insert(imprint.id);
-                if imprint.can_go {
-                    membership.ready.insert((imprint.lease, imprint.id));
+                membership.members.insert(derived.id);
+                if derived.can_go {
+                    membership.ready.insert((derived.lease, derived.id));
                 }
             }),
         }
@@ -187,13 +187,13 @@ impl Core {
                 self.fault(Vec::new(), Reason::NotTaken);
             }
             self.refit(replica.segment.number);
-        } else if self.strays.remove(replica) {
+        } else if self.unmounted_writes.remove(replica) {
             let ended = addresses(replica, size);
             let numbers: SmallVec<[SegmentNumber; 2]> =
-                self.atlas.at(&replica.segment.te_endpoint, ended.clone()).collect();
+                self.segment_ranges.at(&replica.segment.te_endpoint, ended.clone()).collect();
             for number in numbers {
                 let Some(mounted) = self.segments.get_mut(&number) else { continue };
-                if let Some(range) = self.strays.given_back(&mounted.segment, &ended)
+                if let Some(range) = self.unmounted_writes.given_back(&mounted.segment, &ended)
                     && mounted.give(counts, range.start, range.end - range.start).is_err()
                 {
                     self.fault(Vec::new(), Reason::NotTaken);
@@ -204,7 +204,7 @@ impl Core {
     }
 
     /// Keeps bytes reserved until `release_at`, under the id of the record that discarded them.
-    pub(super) fn hold(
+    pub(super) fn discard_bytes(
         &mut self,
         counts: &Counts,
         record: SequenceId,
@@ -260,7 +260,7 @@ impl Mounted {
 impl Engine {
     /// Returns the location of the object with this id.
     pub(in crate::engine) fn handle(&self, core: &Core, id: ObjectId) -> Option<Handle> {
-        core.ids.find(id)
+        core.object_index.find(id)
     }
 }
 
@@ -275,18 +275,18 @@ impl Sequencer<'_> {
     ) {
         let engine = self.engine;
         let core = &mut *self.core;
-        let mut objects = self.held.change(&engine.shards, handle.shard());
+        let mut objects = self.locked.change(&engine.shards, handle.shard());
         let Some(object) = objects.at_mut(handle.slot()) else { return };
         let key = core.hinted(object.id).map_or_else(|| KeyHash::of(&object.key), |hint| hint.key);
-        let before = Imprint::of(object, key, core);
+        let before = Derived::of(object, key, core);
         change(object, core);
         object.trim();
         if let Some(record) = record {
             object.last_record = record;
         }
-        let after = Imprint::of(object, key, core);
-        core.imprint_off(&before);
-        core.imprint_on(&after);
+        let after = Derived::of(object, key, core);
+        core.remove_derived(&before);
+        core.add_derived(&after);
         if (before.id, &before.reserved) != (after.id, &after.reserved) {
             core.unreserve(before.reserved, Reserved::Object(before.id));
             core.reserve(after.reserved, Reserved::Object(after.id));
@@ -301,45 +301,45 @@ impl Sequencer<'_> {
     }
 
     /// Stores a new object and adds it to all indexes.
-    pub(in crate::engine) fn settle(&mut self, object: Object, hash: KeyHash) {
+    pub(in crate::engine) fn insert_object(&mut self, object: Object, hash: KeyHash) {
         let engine = self.engine;
         let core = &mut *self.core;
-        let imprint = Imprint::of(&object, hash, core);
+        let derived = Derived::of(&object, hash, core);
         let id = object.id;
         object.group().into_iter().for_each(|group| group.joined(id));
-        core.imprint_on(&imprint);
-        core.reserve(imprint.reserved, Reserved::Object(id));
-        if imprint.soft_pin_until != LogTime(0) {
+        core.add_derived(&derived);
+        core.reserve(derived.reserved, Reserved::Object(id));
+        if derived.soft_pin_until != LogTime(0) {
             Counts::add(&engine.counts.soft_pinned, 1);
         }
         let shard = hash.shard();
-        let slot = self.held.change(&engine.shards, shard).insert(hash, object);
+        let slot = self.locked.change(&engine.shards, shard).insert(hash, object);
         let handle = Handle::new(shard, slot);
-        self.core.ids.insert(id, handle);
+        self.core.object_index.insert(id, handle);
         self.core.hint.set(Some(Hint { id, handle, key: hash }));
         Counts::add(&engine.counts.objects, 1);
     }
 
     /// Removes an object from its shard and from all indexes. `fate` says what becomes of its replicas' bytes.
-    pub(super) fn unsettle(&mut self, handle: Handle, record: SequenceId, fate: Fate) {
+    pub(super) fn remove_object(&mut self, handle: Handle, record: SequenceId, fate: Fate) {
         let engine = self.engine;
-        let removed = self.held.change(&engine.shards, handle.shard()).remove(handle.slot(), record);
+        let removed = self.locked.change(&engine.shards, handle.shard()).remove(handle.slot(), record);
         let Some(object) = removed else { return };
         let core = &mut *self.core;
         let id = object.id;
-        core.ids.remove(id);
-        let imprint = Imprint::of(&object, KeyHash::of(&object.key), core);
-        core.imprint_off(&imprint);
-        core.unreserve(imprint.reserved, Reserved::Object(id));
+        core.object_index.remove(id);
+        let derived = Derived::of(&object, KeyHash::of(&object.key), core);
+        core.remove_derived(&derived);
+        core.unreserve(derived.reserved, Reserved::Object(id));
         if let Some(group) = object.group() {
             core.leave_group(group);
         }
-        if imprint.soft_pin_until != LogTime(0) {
+        if derived.soft_pin_until != LogTime(0) {
             Counts::subtract(&engine.counts.soft_pinned, 1);
         }
         core.end_processing(id);
-        if let Some(task) = object.replication() {
-            core.end_replication(task.started, id);
+        if let Some(task) = object.copy_move() {
+            core.end_copy_move(task.started, id);
         }
         core.writers.give(object.client);
         Counts::subtract(&engine.counts.objects, 1);
@@ -347,9 +347,9 @@ impl Sequencer<'_> {
             Fate::Free => {
                 object.replicas().for_each(|replica| core.free(&engine.counts, replica, object.size))
             }
-            Fate::Hold(release_at) => {
+            Fate::Discard(release_at) => {
                 let replicas = object.replicas().cloned().collect();
-                core.hold(&engine.counts, record, release_at, object.size, replicas);
+                core.discard_bytes(&engine.counts, record, release_at, object.size, replicas);
             }
         }
     }

@@ -2,18 +2,18 @@
 
 use crate::support::{Pair, mount, plain, put, uuid};
 use moonkeeper::engine::Engine;
-use moonkeeper::engine::bounds::MAX_RECORD;
-use moonkeeper::engine::doubts::{BrokenChain, OutOfOrder};
+use moonkeeper::engine::divergence::{BrokenChain, OutOfOrder};
 use moonkeeper::engine::format::Format;
 use moonkeeper::engine::record::{ObjectRef, Record, RemoveSource};
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::record_size::MAX_RECORD;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::Digest;
 use moonkeeper::engine::types::{LogTime, ObjectId, SequenceId};
 
 const SIZE: u64 = 1 << 20;
 
 fn store() -> Pair {
-    let pair = Pair::new(Rules::default());
+    let pair = Pair::new(EngineSettings::default());
     mount(&pair.primary, 1, 1, SIZE, 1);
     put(&pair.primary, "key", 64, &plain(), 1_000);
     pair
@@ -35,14 +35,14 @@ fn a_digest_that_differs_is_noticed() {
     let wrong = invent(&pair.mirror, &Record::Digest { digest: Digest(1) });
     invent(&pair.mirror, &Record::Digest { digest: Digest(2) });
     assert_eq!(pair.mirror.digest_mismatch(), Some(wrong), "the first one is remembered");
-    assert_eq!(pair.mirror.doubts().digest_mismatches, 2);
+    assert_eq!(pair.mirror.divergence().digest_mismatches, 2);
     assert_eq!(pair.primary.digest_mismatch(), None);
 }
 
 #[test]
 fn a_change_that_only_one_has_shows_in_the_digest() {
-    let mine = Engine::new(Rules::default());
-    let other = Engine::new(Rules::default());
+    let mine = Engine::new(EngineSettings::default());
+    let other = Engine::new(EngineSettings::default());
     for engine in [&mine, &other] {
         invent(engine, &Record::ClientJoined { client: uuid(1) });
     }
@@ -67,7 +67,7 @@ fn a_record_that_follows_another_one_is_noticed() {
 
     let unknown = [ObjectRef { id: ObjectId(77), after: SequenceId(77) }];
     invent(&pair.mirror, &Record::Remove { objects: &unknown, source: RemoveSource::Explicit });
-    assert_eq!(pair.mirror.doubts().broken_chains, 2);
+    assert_eq!(pair.mirror.divergence().broken_chains, 2);
     assert_eq!(pair.mirror.broken_chain(), Some(expected), "the first one is remembered");
     assert_eq!(pair.primary.broken_chain(), None);
 }
@@ -84,8 +84,8 @@ fn a_record_that_is_not_the_next_one_is_not_applied() {
     }
     assert_eq!((engine.applied(), engine.sequencer(LogTime(0)).digest()), before, "INV-1");
     let expected = OutOfOrder { expected: SequenceId(last.0 + 1), found: SequenceId(last.0 + 2) };
-    assert_eq!(engine.doubts().out_of_order, Some(expected), "the first one is remembered");
-    assert_eq!(engine.doubts().records_out_of_order, 3);
+    assert_eq!(engine.divergence().out_of_order, Some(expected), "the first one is remembered");
+    assert_eq!(engine.divergence().records_out_of_order, 3);
     assert!(engine.client(uuid(8)).is_none());
 }
 

@@ -4,9 +4,9 @@ use super::find::Found;
 use super::placement::Places;
 use crate::engine::key::Key;
 use crate::engine::object::{Replica, Replicas};
-use crate::engine::record::{DynamicLease, Record, ReplicationKind};
+use crate::engine::record::{CopyOrMove, DynamicLease, Record};
 use crate::engine::state::Sequencer;
-use crate::engine::task::Replication;
+use crate::engine::task::CopyMove;
 use crate::engine::types::{Answer, ErrorCode, SequenceId, Uuid};
 
 /// Answer to the start of a copy or move: what to read and where to write.
@@ -20,7 +20,7 @@ pub struct Replicated {
 
 /// Arguments of a copy or move that is to start.
 struct Request<'a> {
-    kind: ReplicationKind,
+    kind: CopyOrMove,
     client: Uuid,
     source: &'a [u8],
     targets: &'a [&'a [u8]],
@@ -40,8 +40,8 @@ impl Sequencer<'_> {
         if dynamic.id != Uuid::default() {
             return self.refuse_dynamic(key);
         }
-        let request = Request { kind: ReplicationKind::Copy, client, source, targets, dynamic };
-        self.replication_start(key, &request)
+        let request = Request { kind: CopyOrMove::Copy, client, source, targets, dynamic };
+        self.start_copy_or_move(key, &request)
     }
 
     /// Begins a move to a segment of that name.
@@ -56,13 +56,13 @@ impl Sequencer<'_> {
             return Answer::invalid(ErrorCode::INVALID_PARAMS);
         }
         let request = Request {
-            kind: ReplicationKind::Move,
+            kind: CopyOrMove::Move,
             client,
             source,
             targets: &[target],
             dynamic: DynamicLease::default(),
         };
-        self.replication_start(key, &request)
+        self.start_copy_or_move(key, &request)
     }
 
     /// Refuses a dynamic copy: dynamic replication is off, so no lease of it can be valid.
@@ -70,7 +70,8 @@ impl Sequencer<'_> {
         match self.find(key) {
             Err((code, depends_on)) => Answer::refuse(code, depends_on),
             Ok(found) => {
-                let busy = self.view(found.handle, |object| object.replication().is_some()) == Some(true);
+                let busy =
+                    self.with_object(found.handle, |object| object.copy_move().is_some()) == Some(true);
                 let code = if busy {
                     ErrorCode::OBJECT_HAS_REPLICATION_TASK
                 } else {
@@ -81,7 +82,7 @@ impl Sequencer<'_> {
         }
     }
 
-    fn replication_start(&mut self, key: &[u8], request: &Request<'_>) -> Answer<Replicated> {
+    fn start_copy_or_move(&mut self, key: &[u8], request: &Request<'_>) -> Answer<Replicated> {
         for target in request.targets {
             if let Err(code) = self.check_open(target, ErrorCode::SEGMENT_NOT_FOUND) {
                 return Answer::refuse(code, self.core.last);
@@ -92,7 +93,7 @@ impl Sequencer<'_> {
             Err((code, depends_on)) => return Answer::refuse(code, depends_on),
         };
         let after = found.object.after;
-        let seen = self.view(found.handle, |object| {
+        let seen = self.with_object(found.handle, |object| {
             let source = object
                 .replicas()
                 .find(|replica| *replica.segment.name == *request.source && replica.is_readable())
@@ -102,7 +103,7 @@ impl Sequencer<'_> {
                 .filter(|replica| replica.segment.is_alive())
                 .map(|replica| replica.segment.name.clone())
                 .collect();
-            (object.replication().is_some(), source, held, object.size, object.rests_on())
+            (object.copy_move().is_some(), source, held, object.size, object.rests_on())
         });
         let Some((busy, source, held, size, rests_on)) = seen else {
             return Answer::refuse(ErrorCode::INTERNAL_ERROR, after);
@@ -127,8 +128,8 @@ impl Sequencer<'_> {
             places: &places,
             dynamic: request.dynamic,
         });
-        let targets = self.view(found.handle, |object| {
-            let ids = object.replication().map(|task| task.targets.clone()).unwrap_or_default();
+        let targets = self.with_object(found.handle, |object| {
+            let ids = object.copy_move().map(|task| task.targets.clone()).unwrap_or_default();
             object.replicas().filter(|replica| ids.contains(&replica.id())).cloned().collect()
         });
         Answer::ok(Replicated { size, source, targets: targets.unwrap_or_default() }, id)
@@ -147,18 +148,18 @@ impl Sequencer<'_> {
 
     /// Ends a copy or move that its client has written. If the source or a target was unmounted meanwhile, this ends it
     /// too, but answers `REPLICA_IS_GONE`.
-    pub fn replication_end(
+    pub fn end_copy_or_move(
         &mut self,
         client: Uuid,
         key: &[u8],
-        kind: ReplicationKind,
+        kind: CopyOrMove,
         dynamic: DynamicLease,
     ) -> Answer<()> {
-        let (found, task) = match self.find_replication(client, key, kind, dynamic) {
+        let (found, task) = match self.find_copy_move(client, key, kind, dynamic) {
             Ok(found) => found,
             Err(refusal) => return self.end_stray_copy(client, key, kind, refusal),
         };
-        let whole = self.view(found.handle, |object| {
+        let whole = self.with_object(found.handle, |object| {
             let is_target = |replica: &Replica| task.targets.contains(&replica.id());
             let is_source = |replica: &Replica| replica.id() == task.source;
             let source = object.replicas().any(|replica| is_source(replica) && replica.is_readable());
@@ -170,7 +171,7 @@ impl Sequencer<'_> {
             };
             let whole = source
                 && written.count() == task.targets.len()
-                && (kind == ReplicationKind::Copy || object.replicas().any(elsewhere));
+                && (kind == CopyOrMove::Copy || object.replicas().any(elsewhere));
             (whole, object.lease())
         });
         let (whole, lease) = whole.unwrap_or_default();
@@ -180,14 +181,14 @@ impl Sequencer<'_> {
     }
 
     /// Cancels a copy or move and frees its targets.
-    pub fn replication_revoke(
+    pub fn revoke_copy_or_move(
         &mut self,
         client: Uuid,
         key: &[u8],
-        kind: ReplicationKind,
+        kind: CopyOrMove,
         dynamic: DynamicLease,
     ) -> Answer<()> {
-        match self.find_replication(client, key, kind, dynamic) {
+        match self.find_copy_move(client, key, kind, dynamic) {
             Err(refusal) => self.end_stray_copy(client, key, kind, refusal),
             Ok((found, _)) => {
                 Answer::ok((), self.commit(&Record::ReplicationRevoke { object: found.object }))
@@ -201,27 +202,27 @@ impl Sequencer<'_> {
         &mut self,
         client: Uuid,
         key: &[u8],
-        kind: ReplicationKind,
+        kind: CopyOrMove,
         (code, depends_on): (ErrorCode, SequenceId),
     ) -> Answer<()> {
-        let its_own = |copy: &Replication| copy.client == client && copy.kind == kind;
+        let its_own = |copy: &CopyMove| copy.client == client && copy.kind == kind;
         let found = self.find_stray(Key::new(key)).filter(|found| {
-            self.view(found.handle, |object| object.replication().is_some_and(its_own)) == Some(true)
+            self.with_object(found.handle, |object| object.copy_move().is_some_and(its_own)) == Some(true)
         });
         let ended = found.map(|found| self.commit(&Record::ReplicationRevoke { object: found.object }));
         Answer::refuse(code, ended.unwrap_or(depends_on))
     }
 
-    fn find_replication(
+    fn find_copy_move(
         &self,
         client: Uuid,
         key: &[u8],
-        kind: ReplicationKind,
+        kind: CopyOrMove,
         dynamic: DynamicLease,
-    ) -> Result<(Found, Replication), (ErrorCode, SequenceId)> {
+    ) -> Result<(Found, CopyMove), (ErrorCode, SequenceId)> {
         let found = self.find(key)?;
         let after = found.object.after;
-        let task = self.view(found.handle, |object| object.replication().cloned()).flatten();
+        let task = self.with_object(found.handle, |object| object.copy_move().cloned()).flatten();
         let Some(task) = task else { return Err((ErrorCode::OBJECT_NO_REPLICATION_TASK, after)) };
         if task.client != client {
             return Err((ErrorCode::ILLEGAL_CLIENT, after));

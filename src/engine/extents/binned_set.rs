@@ -3,7 +3,7 @@
 //! The bins stand in for the upper levels of a search tree: which one a pair belongs to is arithmetic, and a bin mostly
 //! holds a handful. Within a bin the order is exact, so the order of the whole is exact too.
 //!
-//! A forest begins as one tree and is cut when that has more than a leaf's worth: a segment that is mounted and hardly
+//! A set begins as one tree and is cut when that has more than a leaf's worth: a segment that is mounted and hardly
 //! used takes a kilobyte and not a hundred. That matters because clients may mount many of them.
 
 use super::bits::Bits;
@@ -39,7 +39,7 @@ impl Cut {
 
 /// An ordered set of packed pairs.
 #[derive(Debug, Clone)]
-pub(super) struct Forest {
+pub(super) struct BinnedSet {
     /// How it is cut now.
     cut: Cut,
     /// How it is cut when there are many pairs.
@@ -51,7 +51,7 @@ pub(super) struct Forest {
     present: Bits,
 }
 
-impl Forest {
+impl BinnedSet {
     /// Creates the set of `keys`, which are sorted and without duplicates, and whose first number is at most `most`, in
     /// linear time. With many of them, `fine` says how they are cut.
     pub(super) fn from_sorted(fine: Cut, most: u64, keys: &[u128]) -> Self {

@@ -10,22 +10,22 @@ use crate::engine::key::Handle;
 
 /// Locations of objects by id.
 #[derive(Debug, Default)]
-pub struct Ids {
+pub struct ObjectIndex {
     /// Runs of 64 ids each; none is empty.
-    runs: BTreeMap<u64, Run>,
+    runs: BTreeMap<u64, IdRun>,
     /// The number of the last run, and that run, which may be empty: most ids are added here.
-    last: (u64, Run),
+    last: (u64, IdRun),
     len: usize,
 }
 
 /// A run of 64 ids: which of them exist, and their handles in order.
 #[derive(Debug, Default)]
-struct Run {
+struct IdRun {
     present: u64,
     handles: Vec<Handle>,
 }
 
-impl Run {
+impl IdRun {
     /// Returns how many ids of the run lie below that of `bit`.
     fn rank(&self, bit: u64) -> usize {
         (self.present & (bit - 1)).count_ones() as usize
@@ -47,7 +47,7 @@ fn place(id: ObjectId) -> (u64, u64) {
     (id.0 / 64, 1 << (id.0 % 64))
 }
 
-impl Ids {
+impl ObjectIndex {
     /// Returns the location of the object with this id.
     #[must_use]
     pub fn find(&self, id: ObjectId) -> Option<Handle> {
@@ -58,12 +58,12 @@ impl Ids {
     }
 
     /// Returns the run of that number to add an id to, created if there is none.
-    fn run_for(&mut self, number: u64) -> &mut Run {
+    fn run_for(&mut self, number: u64) -> &mut IdRun {
         if number < self.last.0 {
             return self.runs.entry(number).or_default();
         }
         if number > self.last.0 {
-            let (old, run) = std::mem::replace(&mut self.last, (number, Run::default()));
+            let (old, run) = std::mem::replace(&mut self.last, (number, IdRun::default()));
             if run.present != 0 {
                 self.runs.insert(old, run);
             }
@@ -126,7 +126,7 @@ mod tests {
     proptest! {
         #[test]
         fn behaves_like_a_map(steps in proptest::collection::vec((any::<bool>(), 0..400_u64), 0..2000)) {
-            let mut ids = Ids::default();
+            let mut ids = ObjectIndex::default();
             let mut model: HashMap<u64, Handle> = HashMap::new();
             for (nth, (insert, id)) in steps.into_iter().enumerate() {
                 if !insert {
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn gives_memory_back() {
-        let mut ids = Ids::default();
+        let mut ids = ObjectIndex::default();
         (0..1000).for_each(|id| ids.insert(ObjectId(id), Handle::new(0, id as u32)));
         (1..1000).for_each(|id| ids.remove(ObjectId(id)));
         assert_eq!(ids.runs.len(), 1);

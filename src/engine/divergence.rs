@@ -6,7 +6,7 @@ use crate::engine::types::Digest;
 
 /// Signs that this replica diverges from the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Doubts {
+pub struct Divergence {
     /// The first `Digest` that did not match.
     pub digest_mismatch: Option<Mismatch>,
     pub digest_mismatches: u64,
@@ -48,7 +48,7 @@ pub struct BrokenChain {
     pub found: Option<SequenceId>,
 }
 
-impl Doubts {
+impl Divergence {
     /// Returns whether there is no sign of divergence.
     #[must_use]
     pub fn is_empty(&self) -> bool {

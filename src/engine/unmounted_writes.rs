@@ -19,7 +19,7 @@ type Ends = BTreeMap<(u64, u64), u64>;
 
 /// Ranges of unmounted memory that a client may still be writing to.
 #[derive(Debug, Default)]
-pub struct Strays {
+pub struct UnmountedWrites {
     /// Ranges by the endpoint of their segment's transfer engine.
     ranges: HashMap<Box<[u8]>, Ends>,
 }
@@ -44,7 +44,7 @@ fn share(segment: &Segment, range: &Range<u64>) -> Option<Range<u64>> {
     (start < end).then(|| start - start % Extents::GRANULE..whole(end).min(segment.size))
 }
 
-impl Strays {
+impl UnmountedWrites {
     /// Adds a replica of an unmounted segment. Adding it again changes nothing.
     pub fn insert(&mut self, replica: &Replica, size: u64) {
         let Range { start, end } = addresses(replica, size);

@@ -12,12 +12,12 @@ type Ends = BTreeMap<(u64, SegmentNumber), u64>;
 
 /// Mounted segments by endpoint and address.
 #[derive(Debug, Default)]
-pub struct Atlas {
+pub struct SegmentRanges {
     /// Segments by the endpoint of their transfer engine.
     segments: HashMap<Box<[u8]>, Ends>,
 }
 
-impl Atlas {
+impl SegmentRanges {
     /// Adds a segment that was mounted.
     pub fn insert(&mut self, segment: &Segment) {
         if !segment.te_endpoint.is_empty() {

@@ -3,33 +3,33 @@
 use std::hint::black_box;
 
 use super::put::{ReplicaTypes, Write};
-use crate::engine::held::RUN;
 use crate::engine::key::Key;
+use crate::engine::locked_shards::MAX_LOCKED;
 use crate::engine::object::Object;
 use crate::engine::state::Sequencer;
 use crate::engine::types::{Answer, SequenceId, Uuid};
 
 /// A sequence of a few writes whose shards are kept locked until all are done.
-pub struct Run<'s, 'e> {
+pub struct WriteRun<'s, 'e> {
     sequencer: &'s mut Sequencer<'e>,
 }
 
 impl<'e> Sequencer<'e> {
-    /// Begins a run of writes to these keys: locks their shards, and prefetches up to [`Run::LENGTH`] of them together.
-    pub fn run<'s>(&'s mut self, keys: &[Key<'_>]) -> Run<'s, 'e> {
+    /// Begins a run of writes to these keys: locks their shards, and prefetches up to [`WriteRun::LENGTH`] of them together.
+    pub fn run<'s>(&'s mut self, keys: &[Key<'_>]) -> WriteRun<'s, 'e> {
         let shards = &self.engine.shards;
         for key in keys {
-            self.held.hold(shards, key.hash.shard());
+            self.locked.lock(shards, key.hash.shard());
         }
         // First prefetch the tables, then the objects that they point to: the cache misses of a pass overlap, so it
         // waits for memory about once and not once for each key. With a single key nothing overlaps.
         if keys.len() > 1 {
-            let keys = &keys[..keys.len().min(RUN)];
+            let keys = &keys[..keys.len().min(MAX_LOCKED)];
             let touched = keys.iter().fold(0, |sum: u64, key| {
                 sum.wrapping_add(self.objects(key.hash.shard()).touch_table(key.hash))
             });
             black_box(touched);
-            let mut slots = [None; RUN];
+            let mut slots = [None; MAX_LOCKED];
             for (slot, key) in slots.iter_mut().zip(keys) {
                 *slot = self.objects(key.hash.shard()).likely(key.hash);
             }
@@ -38,13 +38,13 @@ impl<'e> Sequencer<'e> {
             });
             black_box(touched);
         }
-        Run { sequencer: self }
+        WriteRun { sequencer: self }
     }
 }
 
-impl Run<'_, '_> {
+impl WriteRun<'_, '_> {
     /// Most keys of one run: their shards stay locked together.
-    pub const LENGTH: usize = RUN;
+    pub const LENGTH: usize = MAX_LOCKED;
 
     /// Returns the id that the next record will have.
     #[must_use]
@@ -80,8 +80,8 @@ impl Run<'_, '_> {
     }
 }
 
-impl Drop for Run<'_, '_> {
+impl Drop for WriteRun<'_, '_> {
     fn drop(&mut self) {
-        self.sequencer.held.let_go();
+        self.sequencer.locked.unlock_all();
     }
 }

@@ -3,9 +3,9 @@
 use crate::support::{Pair, end, plain, put, restored, start, uuid};
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::ops::{ReplicaTypes, WriteConfig};
-use moonkeeper::engine::record::{DynamicLease, ReplicationKind};
-use moonkeeper::engine::rules::Rules;
+use moonkeeper::engine::record::{CopyOrMove, DynamicLease};
 use moonkeeper::engine::segment::SegmentSpec;
+use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::{ErrorCode, LogTime};
 
 const BASE: u64 = 0x1000_0000;
@@ -30,7 +30,7 @@ fn mount(engine: &Engine, spec: &SegmentSpec<'_>, client: u64, now: u64) {
 }
 
 fn pair() -> Pair {
-    let mut pair = Pair::new(Rules { release_timeout: RELEASE, ..Rules::default() });
+    let mut pair = Pair::new(EngineSettings { release_timeout_ms: RELEASE, ..EngineSettings::default() });
     pair.begin(LogTime(1_000), 0);
     mount(&pair.primary, &memory(1, "a:1", BASE, SIZE), 10, 1_000);
     pair
@@ -170,7 +170,7 @@ fn discarded_bytes_stay_reserved_when_their_memory_is_mounted_again() {
     let pair = pair();
     let engine = &pair.primary;
     let mine = start(engine, "mine", 1000, &plain(), 2_000).unwrap().replicas[0].address();
-    let late = 2_001 + engine.rules.discard_timeout;
+    let late = 2_001 + engine.settings.discard_timeout_ms;
     let other = start(engine, "mine", 1000, &plain(), late).unwrap().replicas[0].address();
     assert_ne!(mine, other, "discarded, not given out");
     engine.expire_client(uuid(10), LogTime(late));
@@ -207,11 +207,11 @@ fn bytes_that_a_copy_is_written_to_stay_reserved() {
         let gone = match ending {
             "end" => {
                 let mut sequencer = engine.sequencer(LogTime(6_000));
-                sequencer.replication_end(uuid(1), b"object", ReplicationKind::Copy, plain_lease).result
+                sequencer.end_copy_or_move(uuid(1), b"object", CopyOrMove::Copy, plain_lease).result
             }
             "revoke" => {
                 let mut sequencer = engine.sequencer(LogTime(6_000));
-                sequencer.replication_revoke(uuid(1), b"object", ReplicationKind::Copy, plain_lease).result
+                sequencer.revoke_copy_or_move(uuid(1), b"object", CopyOrMove::Copy, plain_lease).result
             }
             _ => {
                 engine.upkeep(LogTime(3_001 + RELEASE));
@@ -243,7 +243,7 @@ fn an_object_that_is_kept_for_the_writer_of_its_copy_does_not_count() {
     engine.sweep(LogTime(4_000));
     assert_eq!(counts(), (1, 0, 1));
     let mut sequencer = engine.sequencer(LogTime(5_000));
-    let answer = sequencer.replication_revoke(uuid(1), b"object", ReplicationKind::Copy, lease);
+    let answer = sequencer.revoke_copy_or_move(uuid(1), b"object", CopyOrMove::Copy, lease);
     drop(sequencer);
     assert_eq!(answer.depends_on, engine.applied(), "INV-3");
     assert_eq!(counts(), (0, 0, 0));

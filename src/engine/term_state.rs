@@ -4,7 +4,7 @@ use super::types::{LogTime, SegmentNumber, SequenceId, Term};
 
 /// The current term as the log describes it. All of it is replicated state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reign {
+pub struct TermState {
     /// The term; zero before the first `NewTerm`.
     pub term: Term,
     /// The `NewTerm` that began it.
@@ -37,7 +37,7 @@ pub struct Primary<'a> {
     pub leader_ttl: u64,
 }
 
-impl Reign {
+impl TermState {
     /// Returns whether the log ends with a `Resign`, `last` being its last record: then every read lease that the old
     /// primary granted is in the log or ends by `hold_until`.
     #[must_use]
