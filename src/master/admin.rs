@@ -119,8 +119,8 @@ impl AdminView for Admin {
     fn gauges(&self) -> Gauges {
         let mut names: BTreeMap<String, (u64, u64)> = BTreeMap::new();
         let Current { engine, clock, connections, passage, node, .. } = self.current();
-        let replication = passage.0.zip(node).map(|((replica, monotonic), node)| {
-            let (gate, now) = (&replica.gate, monotonic.now());
+        let replication = passage.0.zip(node).map(|((incarnation, monotonic), node)| {
+            let (gate, now) = (&incarnation.gate, monotonic.now());
             let primary = node.role == Role::Primary;
             let hold = if primary { engine.hold_until().0.saturating_sub(clock.now().0) } else { 0 };
             ReplicationGauges {
@@ -129,7 +129,7 @@ impl AdminView for Admin {
                 ready: node.activity == Activity::Serving || (!primary && node.caught_up),
                 term: node.term.0,
                 durable: gate.durable().0,
-                queue_bytes: replica.queue.bytes() as u64,
+                queue_bytes: incarnation.queue.bytes() as u64,
                 commit: gate.writing_for(now),
                 lease_left: gate.deadline().since(now),
                 hold_left: Duration::from_millis(hold),

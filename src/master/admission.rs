@@ -30,19 +30,19 @@ impl Passage {
     pub fn guard(&self) -> Result<Option<TermGuard>, Refusal> {
         match &self.0 {
             None => Ok(None),
-            Some((replica, _)) => replica.guards.guard().map(Some).ok_or(Refusal::NotLeading),
+            Some((incarnation, _)) => incarnation.guards.guard().map(Some).ok_or(Refusal::NotLeading),
         }
     }
 
     /// Waits until a change whose records take at most `bytes` is admitted.
     pub async fn enter(&self, bytes: usize) -> Result<Entry, Refusal> {
         let guard = self.guard()?;
-        let Some((replica, clock)) = &self.0 else { return Ok(Entry { _permit: None, _guard: guard }) };
+        let Some((incarnation, clock)) = &self.0 else { return Ok(Entry { _permit: None, _guard: guard }) };
         let (mut ticket, since) = (None, Instant::now());
         loop {
-            let wait = match replica.admit(clock.now(), bytes, &mut ticket, since.elapsed()) {
+            let wait = match incarnation.admit(clock.now(), bytes, &mut ticket, since.elapsed()) {
                 Admission::Admitted(permit) => {
-                    return Ok(Entry { _permit: Some(replica.queue.keep(permit)), _guard: guard });
+                    return Ok(Entry { _permit: Some(incarnation.queue.keep(permit)), _guard: guard });
                 }
                 Admission::Refused(refusal) => return Err(refusal),
                 Admission::Waiting => ticket.as_ref().map(|ticket| ticket.granted()),
@@ -107,11 +107,11 @@ impl<'p> ChunkPermits<'p> {
             if self.is_cancelled() {
                 return Err(Refusal::NotLeading);
             }
-            let Some((replica, clock)) = &self.passage.0 else { return Ok(None) };
-            let admission = if self.ahead.is_full(replica.gate.durable()) {
-                replica.admit_later(clock.now(), since.elapsed())
+            let Some((incarnation, clock)) = &self.passage.0 else { return Ok(None) };
+            let admission = if self.ahead.is_full(incarnation.gate.durable()) {
+                incarnation.admit_later(clock.now(), since.elapsed())
             } else {
-                replica.admit(clock.now(), CHUNK_BYTES, &mut ticket, since.elapsed())
+                incarnation.admit(clock.now(), CHUNK_BYTES, &mut ticket, since.elapsed())
             };
             match admission {
                 Admission::Admitted(permit) => return Ok(Some(permit)),
@@ -129,52 +129,56 @@ mod tests {
     use crate::engine::settings::EngineSettings;
     use crate::engine::types::{Digest, LogTime, SequenceId};
     use crate::replication::admission::{CHUNKS_AHEAD, PATIENCE};
-    use crate::replication::replica::Replica;
+    use crate::replication::incarnation::Incarnation;
     use crate::replication::time::{Monotonic, MonotonicClock};
     use std::sync::Arc;
 
-    fn passage(queue_bytes: usize) -> (Passage, Arc<Replica>) {
-        let replica = Replica::new(EngineSettings::default(), queue_bytes);
-        replica.gate.open_until(Monotonic(u64::MAX));
-        replica.guards.open();
-        (Passage(Some((Arc::clone(&replica), MonotonicClock::start()))), replica)
+    fn passage(queue_bytes: usize) -> (Passage, Arc<Incarnation>) {
+        let incarnation = Incarnation::new(EngineSettings::default(), queue_bytes);
+        incarnation.gate.open_until(Monotonic(u64::MAX));
+        incarnation.guards.open();
+        (Passage(Some((Arc::clone(&incarnation), MonotonicClock::start()))), incarnation)
     }
 
     #[tokio::test]
     async fn an_http_change_waits_for_space_and_for_no_closed_term() {
-        let (passage, replica) = passage(100);
-        let taken = replica.queue.try_acquire(100).unwrap();
+        let (passage, incarnation) = passage(100);
+        let taken = incarnation.queue.try_acquire(100).unwrap();
         let mut enters = Box::pin(passage.enter(50));
         assert!(tokio::time::timeout(LOOK_AGAIN * 2, &mut enters).await.is_err());
         drop(taken);
         let entry = enters.await.unwrap();
-        assert_eq!(replica.queue.bytes(), 50);
-        replica.guards.close();
-        assert!(!replica.guards.is_drained(), "the change is under way");
+        assert_eq!(incarnation.queue.bytes(), 50);
+        incarnation.guards.close();
+        assert!(!incarnation.guards.is_drained(), "the change is under way");
         assert_eq!(passage.enter(1).await.unwrap_err(), Refusal::NotLeading);
         drop(entry);
-        assert!(replica.guards.is_drained() && replica.queue.bytes() == 0);
+        assert!(incarnation.guards.is_drained() && incarnation.queue.bytes() == 0);
     }
 
     /// A replica with long work that has begun as many chunks as it may before one of them is durable.
-    fn begun<'p>(passage: &'p Passage, replica: &Replica, guard: Option<&'p TermGuard>) -> ChunkPermits<'p> {
+    fn begun<'p>(
+        passage: &'p Passage,
+        incarnation: &Incarnation,
+        guard: Option<&'p TermGuard>,
+    ) -> ChunkPermits<'p> {
         let mut chunks = ChunkPermits::new(passage, guard);
         for _ in 0..=CHUNKS_AHEAD {
             assert!(chunks.next_chunk());
-            replica.engine.sequencer(LogTime(1)).commit(&Record::Digest { digest: Digest(0) });
+            incarnation.engine.sequencer(LogTime(1)).commit(&Record::Digest { digest: Digest(0) });
         }
         chunks
     }
 
     #[test]
     fn long_work_has_few_chunks_that_are_not_durable() {
-        let (passage, replica) = passage(64 << 20);
+        let (passage, incarnation) = passage(64 << 20);
         let guard = passage.guard().unwrap();
         std::thread::scope(|scope| {
-            let next = scope.spawn(|| begun(&passage, &replica, guard.as_ref()).next_chunk());
+            let next = scope.spawn(|| begun(&passage, &incarnation, guard.as_ref()).next_chunk());
             std::thread::sleep(LOOK_AGAIN * 3);
             assert!(!next.is_finished(), "no chunk is durable");
-            replica.gate.advance(SequenceId(1));
+            incarnation.gate.advance(SequenceId(1));
             assert!(next.join().unwrap());
         });
     }
@@ -182,7 +186,7 @@ mod tests {
     /// A sweep beside busy clients: their records are not its own.
     #[test]
     fn long_work_that_writes_nothing_waits_for_no_record_of_others() {
-        let (passage, replica) = passage(64 << 20);
+        let (passage, incarnation) = passage(64 << 20);
         let guard = passage.guard().unwrap();
         let mut chunks = ChunkPermits::new(&passage, guard.as_ref());
         let began = Instant::now();
@@ -190,7 +194,7 @@ mod tests {
             assert!(chunks.next_chunk());
             std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    replica.engine.sequencer(LogTime(1)).commit(&Record::Digest { digest: Digest(0) })
+                    incarnation.engine.sequencer(LogTime(1)).commit(&Record::Digest { digest: Digest(0) })
                 });
             });
         }
@@ -199,32 +203,32 @@ mod tests {
 
     #[test]
     fn long_work_that_waits_for_its_chunks_ends_with_the_lease() {
-        let (passage, replica) = passage(64 << 20);
+        let (passage, incarnation) = passage(64 << 20);
         let guard = passage.guard().unwrap();
-        let mut chunks = begun(&passage, &replica, guard.as_ref());
-        replica.gate.close();
+        let mut chunks = begun(&passage, &incarnation, guard.as_ref());
+        incarnation.gate.close();
         assert!(!chunks.next_chunk());
         assert_eq!(chunks.refusal(), Some(Refusal::NotLeading));
     }
 
     #[test]
     fn long_work_stops_between_chunks_when_its_term_is_closed() {
-        let (passage, replica) = passage(1 << 20);
+        let (passage, incarnation) = passage(1 << 20);
         let guard = passage.guard().unwrap();
         let mut chunks = ChunkPermits::new(&passage, guard.as_ref());
-        assert!(chunks.next_chunk() && replica.queue.bytes() > 0);
+        assert!(chunks.next_chunk() && incarnation.queue.bytes() > 0);
         assert!(chunks.next_chunk());
-        replica.guards.close();
+        incarnation.guards.close();
         assert!(!chunks.next_chunk());
-        assert_eq!((chunks.refusal(), replica.queue.bytes()), (Some(Refusal::NotLeading), 0));
-        replica.guards.open();
+        assert_eq!((chunks.refusal(), incarnation.queue.bytes()), (Some(Refusal::NotLeading), 0));
+        incarnation.guards.open();
         assert!(!chunks.next_chunk(), "what was stopped stays so");
     }
 
     #[test]
     fn long_work_makes_no_record_while_etcd_is_out_of_space() {
-        let (passage, replica) = passage(1 << 20);
-        replica.gate.set_log_full(true);
+        let (passage, incarnation) = passage(1 << 20);
+        incarnation.gate.set_log_full(true);
         let guard = passage.guard().unwrap();
         let mut chunks = ChunkPermits::new(&passage, guard.as_ref());
         assert!(!chunks.next_chunk());

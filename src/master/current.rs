@@ -9,8 +9,8 @@ use crate::engine::Engine;
 use crate::engine::types::SequenceId;
 use crate::master::http::{Health, ReferenceRole};
 use crate::replication::admission::PATIENCE;
+use crate::replication::incarnation::Incarnation;
 use crate::replication::node::status::NodeStatus;
-use crate::replication::replica::Replica;
 use crate::replication::time::{MonotonicClock, RunningClock};
 
 /// The current state of this master.
@@ -48,14 +48,14 @@ impl Current {
 
 /// The gate that every answer passes; empty for a master without a log.
 #[derive(Clone, Debug)]
-pub struct Passage(pub Option<(Arc<Replica>, MonotonicClock)>);
+pub struct Passage(pub Option<(Arc<Incarnation>, MonotonicClock)>);
 
 impl Passage {
     /// Waits until what an answer depends on is durable. Returns false if this master may no longer answer, or if the
     /// wait took longer than [`PATIENCE`]: what was changed may yet become durable (R5).
     pub async fn settle(&self, depends_on: SequenceId) -> bool {
-        let Some((replica, clock)) = &self.0 else { return true };
-        let gate = &replica.gate;
+        let Some((incarnation, clock)) = &self.0 else { return true };
+        let gate = &incarnation.gate;
         let mut durable = gate.watch();
         let give_up = clock.now().plus(PATIENCE);
         loop {

@@ -161,15 +161,15 @@ impl MasterService {
         ticket: PutTicket,
         call: ParkedCall,
     ) {
-        let (replica, clock) = (&replication.replica, replication.clock);
+        let (incarnation, clock) = (&replication.incarnation, replication.clock);
         let (mut place, since): (Option<Ticket>, _) = (None, Instant::now());
         let refusal = loop {
             if call.reply.is_closed() {
                 break NOT_LEADING;
             }
             let granted = {
-                let Some(_guard) = replica.guards.guard() else { break NOT_LEADING };
-                match replica.admit(clock.now(), record_bytes(&call.body), &mut place, since.elapsed()) {
+                let Some(_guard) = incarnation.guards.guard() else { break NOT_LEADING };
+                match incarnation.admit(clock.now(), record_bytes(&call.body), &mut place, since.elapsed()) {
                     Admission::Admitted(_permit) => return self.try_now(clock.now(), parking, ticket, call),
                     Admission::Refused(refusal) => {
                         Counters::add(&self.metrics.counters.refused_changes, 1);

@@ -14,8 +14,8 @@ use crate::master::metrics::{Counters, Metrics};
 use crate::master::parked_puts::Parking;
 use crate::master::settings::ha::Durability;
 use crate::replication::admission::{Admission, Refusal};
+use crate::replication::incarnation::Incarnation;
 use crate::replication::queue_space::Ticket;
-use crate::replication::replica::Replica;
 use crate::replication::time::{Monotonic, MonotonicClock};
 use crate::wire::frame;
 use crate::wire::functions::Function;
@@ -86,7 +86,7 @@ pub struct MasterService {
 #[derive(Debug)]
 pub struct Replication {
     /// The log and the gate.
-    pub replica: Arc<Replica>,
+    pub incarnation: Arc<Incarnation>,
     /// The clock of the gate.
     pub clock: MonotonicClock,
     /// Which calls are answered before they are durable.
@@ -179,7 +179,7 @@ impl Service for MasterService {
         let mut ticket = waited.ticket.take().and_then(|ticket| ticket.downcast().ok()).map(|ticket| *ticket);
         let waited_for = waited.since.map_or(Duration::ZERO, |since| since.elapsed());
         let now = replication.clock.now();
-        let _permit = match replication.replica.admit(now, bytes, &mut ticket, waited_for) {
+        let _permit = match replication.incarnation.admit(now, bytes, &mut ticket, waited_for) {
             Admission::Admitted(permit) => permit,
             Admission::Waiting => return wait_in_line(ticket, waited),
             Admission::Refused(refusal) => {
@@ -215,16 +215,17 @@ impl Service for MasterService {
     fn durable(&self) -> SequenceId {
         match &self.replication {
             None => self.handlers.engine.applied(),
-            Some(replication) => replication.replica.gate.durable(),
+            Some(replication) => replication.incarnation.gate.durable(),
         }
     }
 
     fn wait_durable(&self, id: SequenceId) -> BoxFuture<()> {
         let Some(replication) = &self.replication else { return Box::pin(std::future::ready(())) };
-        let replica = Arc::clone(&replication.replica);
+        let incarnation = Arc::clone(&replication.incarnation);
         Box::pin(async move {
-            let (mut durable, refuses) = (replica.gate.watch(), replica.gate.is_log_full());
-            let changed = durable.wait_for(|durable| *durable >= id || replica.gate.is_log_full() != refuses);
+            let (mut durable, refuses) = (incarnation.gate.watch(), incarnation.gate.is_log_full());
+            let changed =
+                durable.wait_for(|durable| *durable >= id || incarnation.gate.is_log_full() != refuses);
             // An error means that this state is gone, and the connection with it. A timer runs only while the log is
             // full.
             if refuses {
@@ -237,14 +238,14 @@ impl Service for MasterService {
 
     fn gives_up(&self) -> Option<GiveUp> {
         let replication = self.replication.as_ref()?;
-        let refusing = replication.replica.gate.refusing(|| replication.clock.now())?;
+        let refusing = replication.incarnation.gate.refusing(|| replication.clock.now())?;
         Some(GiveUp { refusing, failure: UNKNOWN })
     }
 
     fn may_write(&self) -> bool {
         match &self.replication {
             None => true,
-            Some(replication) => replication.replica.gate.may_answer(replication.clock.now()),
+            Some(replication) => replication.incarnation.gate.may_answer(replication.clock.now()),
         }
     }
 
@@ -279,7 +280,7 @@ impl Replication {
         match self.durability {
             Durability::Strict => depends_on,
             Durability::Relaxed { records, time } => {
-                self.replica.gate.relaxed(depends_on, records, time, self.clock.now())
+                self.incarnation.gate.relaxed(depends_on, records, time, self.clock.now())
             }
         }
     }

@@ -129,9 +129,10 @@ impl Service {
         let liveness = self.deadlines_of(term);
         liveness.resume(engine.known_clients(), clock.now(), self.inherited_client_ttl);
         // Work of an earlier opening that has not ended yet stays counted, and stays cancelled.
-        let guards = replication.as_ref().map_or_else(TermGuards::default, |log| log.replica.guards.clone());
+        let guards =
+            replication.as_ref().map_or_else(TermGuards::default, |log| log.incarnation.guards.clone());
         guards.open();
-        let passage = Passage(replication.as_ref().map(|log| (Arc::clone(&log.replica), log.clock)));
+        let passage = Passage(replication.as_ref().map(|log| (Arc::clone(&log.incarnation), log.clock)));
         let handlers = Handlers {
             engine: Arc::clone(&engine),
             clock,

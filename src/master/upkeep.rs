@@ -69,7 +69,7 @@ impl Upkeep {
     }
 
     fn serves(&self) -> bool {
-        self.passage.0.as_ref().is_none_or(|(replica, clock)| replica.gate.may_answer(clock.now()))
+        self.passage.0.as_ref().is_none_or(|(incarnation, clock)| incarnation.gate.may_answer(clock.now()))
     }
 
     fn perform(&self, chore: &Chore, guard: &TermGuard) -> Done {

@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
+use super::incarnation::Incarnation;
 pub use super::parked_answers::PATIENCE;
 use super::queue_space::{Permit, Ticket};
-use super::replica::Replica;
 use super::time::Monotonic;
 use crate::engine::types::SequenceId;
 
@@ -88,7 +88,7 @@ pub enum Admission<'r> {
     Refused(Refusal),
 }
 
-impl Replica {
+impl Incarnation {
     /// Asks whether a change whose records take at most `bytes` may enter now. A caller that has to wait keeps `ticket`
     /// and passes it in again when it retries, with how long it has `waited` by then.
     pub fn admit(
@@ -163,44 +163,44 @@ mod tests {
 
     #[test]
     fn changes_enter_only_while_this_master_may_answer() {
-        let replica = Replica::new(EngineSettings::default(), 100);
-        let ask = |ticket: &mut Option<Ticket>| match replica.admit(NOW, 60, ticket, AT_ONCE) {
+        let incarnation = Incarnation::new(EngineSettings::default(), 100);
+        let ask = |ticket: &mut Option<Ticket>| match incarnation.admit(NOW, 60, ticket, AT_ONCE) {
             Admission::Admitted(_) => Ok(true),
             Admission::Waiting => Ok(false),
             Admission::Refused(refusal) => Err(refusal),
         };
         assert_eq!(ask(&mut None), Err(Refusal::NotLeading));
-        replica.gate.open_until(Monotonic(6));
+        incarnation.gate.open_until(Monotonic(6));
         assert_eq!(ask(&mut None), Ok(true));
-        let taken = replica.queue.try_acquire(60);
+        let taken = incarnation.queue.try_acquire(60);
         let mut ticket = None;
         assert_eq!(ask(&mut ticket), Ok(false));
-        replica.gate.set_log_full(true);
+        incarnation.gate.set_log_full(true);
         assert_eq!(ask(&mut ticket), Err(Refusal::OutOfSpace));
         assert!(ticket.is_none(), "a refused change leaves the line");
-        replica.gate.set_log_full(false);
+        incarnation.gate.set_log_full(false);
         assert_eq!(ask(&mut ticket), Ok(false));
-        replica.gate.close();
+        incarnation.gate.close();
         assert_eq!(ask(&mut ticket), Err(Refusal::NotLeading));
         drop(taken);
-        assert_eq!(replica.queue.bytes(), 0);
+        assert_eq!(incarnation.queue.bytes(), 0);
     }
 
     #[test]
     fn a_change_that_waited_too_long_is_refused() {
-        let replica = Replica::new(EngineSettings::default(), 100);
-        replica.gate.open_until(Monotonic(6));
-        let taken = replica.queue.try_acquire(100);
+        let incarnation = Incarnation::new(EngineSettings::default(), 100);
+        incarnation.gate.open_until(Monotonic(6));
+        let taken = incarnation.queue.try_acquire(100);
         let mut ticket = None;
-        assert!(matches!(replica.admit(NOW, 60, &mut ticket, AT_ONCE), Admission::Waiting));
+        assert!(matches!(incarnation.admit(NOW, 60, &mut ticket, AT_ONCE), Admission::Waiting));
         let almost = PATIENCE - Duration::from_millis(1);
-        assert!(matches!(replica.admit(NOW, 60, &mut ticket, almost), Admission::Waiting));
-        let refused = replica.admit(NOW, 60, &mut ticket, PATIENCE);
+        assert!(matches!(incarnation.admit(NOW, 60, &mut ticket, almost), Admission::Waiting));
+        let refused = incarnation.admit(NOW, 60, &mut ticket, PATIENCE);
         assert!(matches!(refused, Admission::Refused(Refusal::QueueFull)) && ticket.is_none());
         drop(refused);
-        assert!(matches!(replica.admit(NOW, 60, &mut ticket, AT_ONCE), Admission::Waiting));
+        assert!(matches!(incarnation.admit(NOW, 60, &mut ticket, AT_ONCE), Admission::Waiting));
         drop(taken);
         // A granted ticket is honoured, however long the caller waited for it.
-        assert!(matches!(replica.admit(NOW, 60, &mut ticket, PATIENCE), Admission::Admitted(_)));
+        assert!(matches!(incarnation.admit(NOW, 60, &mut ticket, PATIENCE), Admission::Admitted(_)));
     }
 }

@@ -11,11 +11,11 @@ use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::MissedTickBehavior;
 
 use super::clocks::ClockWatch;
+use super::incarnation::Incarnation;
 use super::node::{
     Command, HandedOver, HandoverError, HandoverId, Input, Node, Peer, SnapshotJob, SnapshotRequest, TICK,
     WatchId,
 };
-use super::replica::Replica;
 use super::time::{LogClock, MonotonicClock};
 use crate::cluster::snapshot::{HeldSnapshot, SnapshotRefused};
 use crate::coordination::etcd::Etcd;
@@ -31,7 +31,7 @@ const LAST_CALLS: Duration = Duration::from_millis(500);
 /// The process around a node: serves clients, connects to the primary, and passes results on.
 pub trait Host: Send {
     /// Starts to serve clients from this state. Answers with [`Input::Opened`] or [`Input::OpenFailed`].
-    fn open(&mut self, replica: Arc<Replica>, clock: LogClock, term: Term);
+    fn open(&mut self, incarnation: Arc<Incarnation>, clock: LogClock, term: Term);
 
     /// Stops serving clients. Answers with [`Input::Closed`].
     fn close(&mut self);
@@ -117,19 +117,19 @@ pub async fn drive(
                         task.abort();
                     }
                 }
-                Command::Open { replica, clock, term } => host.open(replica, clock, term),
+                Command::Open { incarnation, clock, term } => host.open(incarnation, clock, term),
                 Command::Close => host.close(),
-                Command::FlushLeases { flush, replica, clock: log_clock, budget } => {
+                Command::FlushLeases { flush, incarnation, clock: log_clock, budget } => {
                     let inputs = inputs.clone();
                     tokio::spawn(async move {
-                        let work = move || flush_leases(&replica, log_clock, clock, budget);
+                        let work = move || flush_leases(&incarnation, log_clock, clock, budget);
                         let (written, complete) =
                             tokio::task::spawn_blocking(work).await.unwrap_or((0, false));
                         inputs.send(Input::LeasesFlushed { flush, written, complete }).await;
                     });
                 }
-                Command::Discard(replica) => {
-                    tokio::task::spawn_blocking(move || discard(replica));
+                Command::Discard(incarnation) => {
+                    tokio::task::spawn_blocking(move || discard(incarnation));
                 }
                 Command::FollowPeer(peer) => host.follow(peer),
                 Command::HandedOver { id, result } => host.handed_over(id, result),
@@ -146,7 +146,7 @@ pub async fn drive(
             }
         }
         host.changed(&node);
-        let replica = Arc::clone(node.replica());
+        let incarnation = Arc::clone(node.incarnation());
         if let (None, Some(at)) = (&alarm, node.wake_at()) {
             let wait = at.since(clock.now());
             // The runtime's own timer has a resolution of a millisecond, which is as long as a commit takes.
@@ -155,7 +155,7 @@ pub async fn drive(
         let input = tokio::select! {
             Some(input) = calls.next() => input,
             Some(input) = received.recv() => input,
-            () = replica.queue.appended() => Input::Queued,
+            () = incarnation.queue.appended() => Input::Queued,
             () = ring(&mut alarm) => Input::Queued,
             _ = tick.tick() => Input::Tick,
         };
@@ -174,25 +174,25 @@ pub async fn drive(
 
 /// Writes live leases to the log, on a blocking thread. Returns how many, and whether these were all.
 fn flush_leases(
-    replica: &Replica,
+    incarnation: &Incarnation,
     log_clock: LogClock,
     clock: MonotonicClock,
     budget: Duration,
 ) -> (usize, bool) {
     let until = clock.now().plus(budget);
-    replica.engine.flush_leases_while(log_clock.at(clock.now()), || clock.now() < until)
+    incarnation.engine.flush_leases_while(log_clock.at(clock.now()), || clock.now() < until)
 }
 
 /// Drops a state that was thrown away. Other tasks may still read it for a moment, and the last one to drop it frees
 /// millions of objects, which must not happen on the task of the node.
-fn discard(replica: Arc<Replica>) {
+fn discard(incarnation: Arc<Incarnation>) {
     for _ in 0..DISCARD_LOOKS {
-        if Arc::strong_count(&replica) == 1 && Arc::strong_count(&replica.engine) == 1 {
+        if Arc::strong_count(&incarnation) == 1 && Arc::strong_count(&incarnation.engine) == 1 {
             break;
         }
         std::thread::sleep(DISCARD_PAUSE);
     }
-    drop(replica);
+    drop(incarnation);
 }
 
 /// Interval and number of the checks whether other tasks still hold a discarded state: at most 30 s.

@@ -2,7 +2,7 @@
 //! the data directory, the process, so that a master notices a log that was deleted, replaced, or restored from a
 //! backup (F6).
 
-use super::follower::Position;
+use super::log_position::Position;
 use crate::cluster::log_end::History;
 use crate::cluster::log_end::Latest;
 use crate::engine::types::SequenceId;

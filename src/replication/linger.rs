@@ -46,7 +46,7 @@ impl Linger {
     }
 
     /// Returns whether the queued records, `waiting` of them now, are to be held back a little longer.
-    pub fn holds(&mut self, now: Monotonic, waiting: u64) -> bool {
+    pub fn delays(&mut self, now: Monotonic, waiting: u64) -> bool {
         let Some(wait) = &self.wait else { return false };
         if waiting < wait.wanted && now < wait.until {
             return true;
@@ -76,10 +76,10 @@ mod tests {
     fn those_who_were_answered_are_waited_for() {
         let mut linger = Linger::default();
         linger.committed(Monotonic(0), 4, 4, COMMIT);
-        assert!(linger.holds(Monotonic(10), 4));
-        assert!(linger.holds(Monotonic(20), 7));
-        assert!(!linger.holds(Monotonic(30), 8));
-        assert!(!linger.holds(Monotonic(40), 1), "it is over");
+        assert!(linger.delays(Monotonic(10), 4));
+        assert!(linger.delays(Monotonic(20), 7));
+        assert!(!linger.delays(Monotonic(30), 8));
+        assert!(!linger.delays(Monotonic(40), 1), "it is over");
     }
 
     #[test]
@@ -87,8 +87,8 @@ mod tests {
         let mut linger = Linger::default();
         linger.committed(Monotonic(0), 4, 4, COMMIT);
         assert_eq!(linger.until(), Some(Monotonic(1000)));
-        assert!(linger.holds(Monotonic(999), 6));
-        assert!(!linger.holds(Monotonic(1000), 6));
+        assert!(linger.delays(Monotonic(999), 6));
+        assert!(!linger.delays(Monotonic(1000), 6));
         linger.committed(Monotonic(0), 4, 4, Duration::from_secs(1));
         assert_eq!(linger.until(), Some(Monotonic(5000)), "however long a commit takes");
     }
@@ -97,27 +97,27 @@ mod tests {
     fn a_lone_caller_is_never_held_back() {
         let mut linger = Linger::default();
         linger.committed(Monotonic(0), 1, 0, COMMIT);
-        assert!(!linger.holds(Monotonic(1), 1));
+        assert!(!linger.delays(Monotonic(1), 1));
     }
 
     #[test]
     fn the_first_who_comes_back_waits_for_the_others() {
         let mut linger = Linger::default();
         linger.committed(Monotonic(0), 8, 0, COMMIT);
-        assert!(linger.holds(Monotonic(1), 1));
-        assert!(!linger.holds(Monotonic(2), 8));
+        assert!(linger.delays(Monotonic(1), 1));
+        assert!(!linger.delays(Monotonic(2), 8));
     }
 
     #[test]
     fn where_nobody_comes_back_nobody_is_waited_for() {
         let mut linger = Linger::default();
         linger.committed(Monotonic(0), 4, 4, COMMIT);
-        assert!(!linger.holds(Monotonic(1000), 5));
+        assert!(!linger.delays(Monotonic(1000), 5));
         for _ in 0..REST {
             linger.committed(Monotonic(0), 4, 4, COMMIT);
-            assert!(!linger.holds(Monotonic(1), 4));
+            assert!(!linger.delays(Monotonic(1), 4));
         }
         linger.committed(Monotonic(0), 4, 4, COMMIT);
-        assert!(linger.holds(Monotonic(1), 4), "it is tried again");
+        assert!(linger.delays(Monotonic(1), 4), "it is tried again");
     }
 }

@@ -121,7 +121,7 @@ impl Scene {
     }
 
     fn may_answer(&self) -> bool {
-        self.node.replica().gate.may_answer(Monotonic(self.now))
+        self.node.incarnation().gate.may_answer(Monotonic(self.now))
     }
 }
 
@@ -176,7 +176,7 @@ fn a_standby_does_not_mind() {
 fn a_new_primary_waits_for_the_lease_of_one_that_it_never_saw() {
     let long = Duration::from_secs(30);
     let first = Scene::after(Model::new(), SECOND, 7, long);
-    let term_state = first.node.replica().engine.term_state();
+    let term_state = first.node.incarnation().engine.term_state();
     assert_eq!((term_state.leader_ttl, term_state.boot_id), (30_000, 7));
     let (mut etcd, now) = (first.etcd, first.now + SECOND);
     // Its lease is revoked: that does not shorten the wait (R6).
@@ -185,7 +185,7 @@ fn a_new_primary_waits_for_the_lease_of_one_that_it_never_saw() {
     let revoke = Request::LeaseRevoke { lease: page.entries[0].lease };
     etcd.call(Duration::from_micros(now), &revoke).unwrap();
     let second = Scene::after(etcd, now, 8, Duration::from_secs(5));
-    let engine = &second.node.replica().engine;
+    let engine = &second.node.incarnation().engine;
     let (term_state, read_lease) = (engine.term_state(), engine.settings.lease_ttl_ms);
     assert_eq!((term_state.leader_ttl, term_state.boot_id), (5_000, 8));
     let hold = term_state.hold_until.0 - term_state.since.0;

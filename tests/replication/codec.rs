@@ -9,7 +9,7 @@ use moonkeeper::engine::key::Key;
 use moonkeeper::engine::record::{ObjectRef, Place, Record, Start};
 use moonkeeper::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Term};
 use moonkeeper::replication::batch::{Batch, BatchError, Body, MAX_BODY, MAX_RECORDS, Sealed, seal};
-use moonkeeper::replication::codec::json::View;
+use moonkeeper::replication::codec::json::RecordJson;
 use moonkeeper::replication::codec::{Context, Records, Scratch, encode};
 use proptest::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
@@ -90,7 +90,7 @@ fn is_what_it_was(format: Format) {
         let mut bytes = Vec::new();
         encode(format, &mut bytes, &mut Context::default(), at, record);
         kinds[records::kind(record)] = true;
-        let name = View::new(Checksum(0), FIRST, at, record).op_type;
+        let name = RecordJson::new(Checksum(0), FIRST, at, record).op_type;
         lines.push(format!("{name} {}", hex(&bytes)));
         assert!(body.try_push(at, record));
         if small.records() < 5 {

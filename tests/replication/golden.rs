@@ -15,8 +15,8 @@ use moonkeeper::engine::record::{CopyOrMove, DynamicLease, EvictRule, Record};
 use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::{LogTime, SequenceId};
 use moonkeeper::replication::batch::Batch;
-use moonkeeper::replication::follower::{Offered, Position};
-use moonkeeper::replication::replica::Replica;
+use moonkeeper::replication::incarnation::Incarnation;
+use moonkeeper::replication::log_position::{Offered, Position};
 
 /// The log of a format: a line for each batch, with the digest after it and its bytes in hex.
 fn golden(format: Format) -> &'static str {
@@ -35,7 +35,7 @@ fn from_hex(hex: &str) -> Vec<u8> {
 #[test]
 fn golden_logs_give_the_digests_that_they_gave() {
     for format in Format::READABLE {
-        let replica = Replica::new(
+        let incarnation = Incarnation::new(
             EngineSettings { lease_ttl_ms: 1, release_timeout_ms: 1, ..EngineSettings::default() },
             1 << 20,
         );
@@ -50,8 +50,13 @@ fn golden_logs_give_the_digests_that_they_gave() {
                 kinds[records::kind(record)] += 1;
                 confined[usize::from(matches!(record, Record::Evict(_)))] += u32::from(is_confined(record));
             });
-            assert_eq!(position.offer(&batch, &replica), Offered::Applied, "{format:?}, line {}", nth + 1);
-            let found = replica.engine.sequencer(LogTime(0)).digest();
+            assert_eq!(
+                position.offer(&batch, &incarnation),
+                Offered::Applied,
+                "{format:?}, line {}",
+                nth + 1
+            );
+            let found = incarnation.engine.sequencer(LogTime(0)).digest();
             assert_eq!(
                 format!("{:016x}", found.0),
                 digest,
@@ -65,7 +70,7 @@ fn golden_logs_give_the_digests_that_they_gave() {
         );
         let says_so = *format >= Format::Two;
         assert_eq!(confined.map(|rules| rules > 0), [says_so; 2], "{format:?}: {confined:?}");
-        let engine = &replica.engine;
+        let engine = &incarnation.engine;
         assert_eq!((engine.divergence(), engine.faults()), (Divergence::default(), 0));
         assert_sound(engine, "after a golden log");
     }

@@ -16,9 +16,9 @@ use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::state::Log;
 use moonkeeper::engine::types::{LogTime, SequenceId, Term, Uuid};
 use moonkeeper::replication::batch::Batch;
-use moonkeeper::replication::follower::{Offered, Position};
+use moonkeeper::replication::incarnation::Incarnation;
+use moonkeeper::replication::log_position::{Offered, Position};
 use moonkeeper::replication::queue::Queue;
-use moonkeeper::replication::replica::Replica;
 use moonkeeper::replication::writer::{Discontinuity, End, Writer, Written};
 
 const NOW: Duration = Duration::from_secs(1);
@@ -145,18 +145,18 @@ fn a_batch_is_not_applied_to_a_state_that_the_log_did_not_make() {
     scene.append(2);
     scene.write();
     let values: Vec<_> = scene.batches().entries.into_iter().map(|entry| entry.value).collect();
-    let replica = Replica::new(EngineSettings::default(), 1 << 20);
+    let incarnation = Incarnation::new(EngineSettings::default(), 1 << 20);
     let mut position = Position::default();
-    assert_eq!(position.offer(&values[0], &replica), Offered::Applied);
-    let engine = &replica.engine;
+    assert_eq!(position.offer(&values[0], &incarnation), Offered::Applied);
+    let engine = &incarnation.engine;
     engine.sequencer(LogTime(5)).commit(&joined(99));
     let (at, digest) = (position, engine.sequencer(LogTime(0)).digest());
-    let offered = position.offer(&values[1], &replica);
+    let offered = position.offer(&values[1], &incarnation);
     assert!(matches!(&offered, Offered::Diverged(why) if why.contains("at record 2")), "{offered:?}");
     assert_eq!(position, at);
     assert_eq!(engine.sequencer(LogTime(0)).digest(), digest);
     // What was applied before is still known.
-    assert_eq!(position.offer(&values[0], &replica), Offered::Known);
+    assert_eq!(position.offer(&values[0], &incarnation), Offered::Known);
 }
 
 #[test]

@@ -68,9 +68,9 @@ fn held(origin: &Origin) -> Vec<SequenceId> {
     let restored = origin.restored.as_ref();
     assert_eq!(restored.map(|restored| restored.at.last), held.first().copied());
     if let Some(restored) = restored {
-        let (engine, gate) = (&restored.replica.engine, &restored.replica.gate);
+        let (engine, gate) = (&restored.incarnation.engine, &restored.incarnation.gate);
         assert_eq!((engine.applied(), gate.durable()), (restored.at.last, restored.at.last));
-        assert!(restored.replica.is_settled() && restored.replica.queue.is_empty());
+        assert!(restored.incarnation.is_durable() && restored.incarnation.queue.is_empty());
     }
     held
 }

@@ -48,9 +48,9 @@ fn a_turn_ends_with_the_first_call_that_does_not_need_it() {
 
 #[test]
 fn a_change_that_finds_no_room_in_the_log_for_too_long_is_refused_and_applies_nothing() {
-    let (service, replica) = with_log(1 << 20);
+    let (service, incarnation) = with_log(1 << 20);
     // Somebody has all of it, and nothing is ever written.
-    let _taken = replica.queue.try_acquire(1 << 20).unwrap();
+    let _taken = incarnation.queue.try_acquire(1 << 20).unwrap();
     let request = put_start(b"a", 10);
     let call = |since| {
         let mut waited = Waited { since, ..Waited::default() };
@@ -64,7 +64,7 @@ fn a_change_that_finds_no_room_in_the_log_for_too_long_is_refused_and_applies_no
         panic!("it goes on waiting")
     };
     assert_eq!((code, message), (3, "the master's queue of unwritten changes is full, nothing was changed"));
-    assert_eq!(replica.engine.applied().0, 0);
+    assert_eq!(incarnation.engine.applied().0, 0);
     let read = service.call(
         Function::ExistKey,
         &body::<rpc::ExistKey>(&key(b"a")),
@@ -76,8 +76,8 @@ fn a_change_that_finds_no_room_in_the_log_for_too_long_is_refused_and_applies_no
 
 #[test]
 fn a_large_call_is_not_overtaken_for_ever() {
-    let (service, replica) = with_log(1 << 20);
-    let small = replica.queue.try_acquire(1 << 10).unwrap();
+    let (service, incarnation) = with_log(1 << 20);
+    let small = incarnation.queue.try_acquire(1 << 10).unwrap();
     // Four times its length is more than all of the queue.
     let keys: Vec<Vec<u8>> = (0..5_000).map(|number| format!("{number:0100}").into_bytes()).collect();
     let keys = keys.iter().map(Vec::as_slice).collect();
@@ -94,90 +94,91 @@ fn a_large_call_is_not_overtaken_for_ever() {
     assert!(matches!(outcome, Outcome::Ready { .. }));
     let outcome = service.call(Function::Remove, &short, &mut Waited::default(), &mut Vec::new());
     assert!(matches!(outcome, Outcome::Ready { .. }));
-    assert_eq!(replica.queue.bytes(), 0);
+    assert_eq!(incarnation.queue.bytes(), 0);
 }
 
 #[test]
 fn a_full_etcd_refuses_changes_before_anything_is_applied_and_reads_go_on() {
-    let (service, replica) = with_log(1 << 20);
+    let (service, incarnation) = with_log(1 << 20);
     let outcome = |function: Function, body: &[u8]| {
         service.call(function, body, &mut Waited::default(), &mut Vec::new())
     };
-    replica.gate.set_log_full(true);
+    incarnation.gate.set_log_full(true);
     let Outcome::Error(failure) = outcome(Function::PutStart, &put_start(b"a", 10)) else {
         panic!("it is not refused")
     };
     assert_eq!(failure.message, "the log is full or refused by etcd (see the status), nothing was changed");
     let remove_all = body::<rpc::RemoveAll>(&RemoveAllRequest { force: true, tenant_id: b"" });
     assert!(matches!(outcome(Function::RemoveAll, &remove_all), Outcome::Error(_)));
-    assert_eq!((replica.engine.applied().0, replica.queue.bytes()), (0, 0));
+    assert_eq!((incarnation.engine.applied().0, incarnation.queue.bytes()), (0, 0));
     let read = outcome(Function::ExistKey, &body::<rpc::ExistKey>(&key(b"a")));
     assert!(matches!(read, Outcome::Ready { .. }));
     assert!(service.gives_up().is_some());
-    replica.gate.set_log_full(false);
+    incarnation.gate.set_log_full(false);
     assert!(matches!(outcome(Function::RemoveAll, &remove_all), Outcome::Aside(_)));
     assert!(service.gives_up().is_none());
 }
 
 #[test]
 fn work_done_aside_is_admitted_chunk_by_chunk() {
-    let (service, replica) = with_log(1 << 20);
+    let (service, incarnation) = with_log(1 << 20);
     mount_at(&service, 1, 1 << 30, b"127.0.0.1:12345");
     (0..100).for_each(|number| put(&service, format!("key-{number}").as_bytes()));
     let request = body::<rpc::RemoveAll>(&RemoveAllRequest { force: true, tenant_id: b"" });
     let outcome = service.call(Function::RemoveAll, &request, &mut Waited::default(), &mut Vec::new());
-    let before = replica.engine.applied();
+    let before = incarnation.engine.applied();
     // etcd is found to be full before the work has begun.
-    replica.gate.set_log_full(true);
+    incarnation.gate.set_log_full(true);
     let Outcome::Aside(aside) = outcome else { panic!("it was not done aside") };
     let failure = (aside.work)(&mut Vec::new()).unwrap_err();
     assert_eq!(
         failure.message,
         "the log is full or refused by etcd (see the status), not everything was removed"
     );
-    assert_eq!(replica.engine.applied(), before);
+    assert_eq!(incarnation.engine.applied(), before);
     // The lease runs out, and with it the right to make records.
-    replica.gate.set_log_full(false);
+    incarnation.gate.set_log_full(false);
     let outcome = service.call(Function::RemoveAll, &request, &mut Waited::default(), &mut Vec::new());
-    replica.gate.close();
+    incarnation.gate.close();
     let Outcome::Aside(aside) = outcome else { panic!("it was not done aside") };
     assert!((aside.work)(&mut Vec::new()).is_err());
-    assert_eq!(replica.engine.applied(), before);
+    assert_eq!(incarnation.engine.applied(), before);
 }
 
 #[test]
 fn work_done_aside_holds_a_guard_of_the_term_and_ends_with_it() {
-    let (service, replica) = with_log(1 << 20);
+    let (service, incarnation) = with_log(1 << 20);
     mount_at(&service, 1, 1 << 30, b"127.0.0.1:12345");
     (0..100).for_each(|number| put(&service, format!("key-{number}").as_bytes()));
     let remove = body::<rpc::RemoveByRegex>(&RemoveRequest { key: b"key", force: true, tenant_id: b"" });
     let search = body::<rpc::GetReplicaListByRegex>(&key(b"key"));
     for (function, body) in [(Function::RemoveByRegex, &remove), (Function::GetReplicaListByRegex, &search)] {
-        let before = replica.engine.applied();
+        let before = incarnation.engine.applied();
         let outcome = service.call(function, body, &mut Waited::default(), &mut Vec::new());
         let Outcome::Aside(aside) = outcome else { panic!("{function:?} was not done aside") };
-        replica.guards.close();
-        assert!(!replica.guards.is_drained(), "{function:?} holds no guard");
+        incarnation.guards.close();
+        assert!(!incarnation.guards.is_drained(), "{function:?} holds no guard");
         let refused = service.call(function, body, &mut Waited::default(), &mut Vec::new());
         assert!(matches!(refused, Outcome::Error(_)), "{function:?} begins in a term that has ended");
         // The port opens again while the work of before goes on: it stays cancelled, and counted.
-        replica.guards.open();
+        incarnation.guards.open();
         assert!((aside.work)(&mut Vec::new()).is_err());
-        assert_eq!(replica.engine.applied(), before, "{function:?} changes a state that was left");
-        replica.guards.close();
-        assert!(replica.guards.is_drained());
-        replica.guards.open();
+        assert_eq!(incarnation.engine.applied(), before, "{function:?} changes a state that was left");
+        incarnation.guards.close();
+        assert!(incarnation.guards.is_drained());
+        incarnation.guards.open();
     }
 }
 
 #[test]
 fn what_a_pattern_does_not_find_rests_on_the_last_record() {
-    let (service, replica) = with_log(1 << 20);
+    let (service, incarnation) = with_log(1 << 20);
     mount_at(&service, 1, 1 << 30, b"127.0.0.1:12345");
     put(&service, b"a");
     // No record about the key says that it is gone.
     let id = moonkeeper::engine::types::Uuid { first: 7, second: 1 };
-    let unmounted = replica.engine.sequencer(moonkeeper::engine::types::LogTime(0)).unmount(id).depends_on;
+    let unmounted =
+        incarnation.engine.sequencer(moonkeeper::engine::types::LogTime(0)).unmount(id).depends_on;
     let remove = body::<rpc::RemoveByRegex>(&RemoveRequest { key: b"a", force: true, tenant_id: b"" });
     let search = body::<rpc::GetReplicaListByRegex>(&key(b"a"));
     for (function, body) in [(Function::GetReplicaListByRegex, search), (Function::RemoveByRegex, remove)] {

@@ -21,7 +21,7 @@ use crate::engine::record::Record;
 use crate::engine::types::SequenceId;
 use crate::master::settings::ha::EndpointsError;
 use crate::replication::batch::{Batch, MAX_RECORDS};
-use crate::replication::codec::json::View;
+use crate::replication::codec::json::RecordJson;
 
 use follow::Follow;
 use pages::{Pages, PagesError};
@@ -206,9 +206,9 @@ impl<W: Write> Shown<W> {
                 if id < self.from {
                     return Ok(());
                 }
-                let mut view = View::new(batch.checksum, id, at, record);
-                key.into_iter().for_each(|key| view.name(key));
-                print(&mut self.out, self.output, &view)
+                let mut json = RecordJson::new(batch.checksum, id, at, record);
+                key.into_iter().for_each(|key| json.name(key));
+                print(&mut self.out, self.output, &json)
             };
             result = match &mut self.follow {
                 None => show(record, None),
@@ -227,18 +227,18 @@ impl<W: Write> Shown<W> {
     }
 }
 
-fn print(out: &mut impl Write, output: Output, view: &View) -> io::Result<()> {
+fn print(out: &mut impl Write, output: Output, json: &RecordJson) -> io::Result<()> {
     match output {
-        Output::Json => serde_json::to_writer(&mut *out, view)?,
+        Output::Json => serde_json::to_writer(&mut *out, json)?,
         Output::Text => {
-            write!(out, "{} {} {}", view.sequence_id, view.timestamp, view.op_type)?;
-            if let Some(key) = &view.key {
+            write!(out, "{} {} {}", json.sequence_id, json.timestamp, json.op_type)?;
+            if let Some(key) = &json.key {
                 write!(out, " key={key}")?;
             }
-            if let Some(before) = view.key_sequence_id {
+            if let Some(before) = json.key_sequence_id {
                 write!(out, " after={before}")?;
             }
-            write!(out, " {}", view.payload)?;
+            write!(out, " {}", json.payload)?;
         }
     }
     out.write_all(b"\n")

@@ -101,12 +101,12 @@ fn wall_ms() -> u64 {
 impl Control for NodeControl {
     fn status(&self) -> Status {
         let bulletin = self.bulletins.borrow().clone();
-        let Bulletin { status, replica, .. } = &bulletin;
-        let engine = &replica.engine;
+        let Bulletin { status, incarnation, .. } = &bulletin;
+        let engine = &incarnation.engine;
         let reading = engine.reading();
         // The digest belongs to exactly this record; another may have been applied since.
         let applied = reading.sequence_id.0;
-        let durable = replica.gate.durable().0.max(status.durable.0);
+        let durable = incarnation.gate.durable().0.max(status.durable.0);
         let primary = status.role == Role::Primary;
         // A standby whose node is too busy to publish its status does not keep up.
         let current = primary || self.clock.now().since(bulletin.at) < STALE_BULLETIN;
@@ -136,7 +136,7 @@ impl Control for NodeControl {
             digest: format!("{:016x}", reading.digest.0),
             hold_ms_left: hold,
             lease_ms_left: status.lease_left.map_or(0, ms),
-            queue_bytes: replica.queue.bytes() as u64,
+            queue_bytes: incarnation.queue.bytes() as u64,
             members: bulletin.members.iter().map(Member::from).collect(),
             promotion: status.promotion.as_ref().map(|promotion| self.promotion(promotion, &bulletin)),
             log_refused: status.refused.clone(),
@@ -218,7 +218,7 @@ impl Control for NodeControl {
 
 impl NodeControl {
     fn promotion(&self, promotion: &Promotion, bulletin: &Bulletin) -> PromotionReport {
-        let report = bulletin.replica.engine.term_report();
+        let report = bulletin.incarnation.engine.term_report();
         PromotionReport {
             term: promotion.term.0,
             primary: self.own.name.clone(),
@@ -271,7 +271,7 @@ fn why_not_ready(bulletin: &Bulletin) -> String {
 }
 
 fn faults(bulletin: &Bulletin, peers: &PeerFaults) -> Vec<Fault> {
-    let engine = &bulletin.replica.engine;
+    let engine = &bulletin.incarnation.engine;
     let divergence = bulletin.status.divergence;
     let mut faults = Vec::new();
     let mut note = |what: &str, count: u64, last: String| {

@@ -24,11 +24,11 @@ use crate::master::service::Replication;
 use crate::master::serving::{Service, Serving};
 use crate::master::settings::ha::Durability;
 use crate::replication::driver::{Host, Inputs};
+use crate::replication::incarnation::Incarnation;
 use crate::replication::node::status::{Activity, NodeStatus};
 use crate::replication::node::{
     HandedOver, HandoverError, HandoverId, Input, Node, Peer, SnapshotJob, SnapshotRequest,
 };
-use crate::replication::replica::Replica;
 use crate::replication::time::{LogClock, Monotonic, MonotonicClock, RunningClock};
 
 /// Longest age of the published status while only numbers have changed.
@@ -51,7 +51,7 @@ pub(super) struct Bulletin {
     pub master_view: Option<view::Serving>,
     /// All members that the node knows of.
     pub members: Vec<MemberValue>,
-    pub replica: Arc<Replica>,
+    pub incarnation: Arc<Incarnation>,
     /// Log time; `None` while this master does not lead.
     pub clock: Option<RunningClock>,
     /// When this was published.
@@ -62,13 +62,13 @@ pub(super) struct Bulletin {
 
 impl Bulletin {
     pub(super) fn new(node: &Node, now: Monotonic) -> Self {
-        let view = node.view();
+        let view = node.seen_keys();
         Self {
             status: node.status(now),
             leader: view.leader().map(|leader| leader.value.name.clone()),
             master_view: view.serving().cloned(),
             members: view.members().cloned().collect(),
-            replica: Arc::clone(node.replica()),
+            incarnation: Arc::clone(node.incarnation()),
             clock: None,
             at: now,
             etcd_heard: view.read_at(),
@@ -162,11 +162,11 @@ impl ProcessHost {
         let unset = || RunningClock::new(LogClock::new(LogTime(0), self.clock.now()), self.clock);
         let clock = self.log_clock.unwrap_or_else(unset);
         self.to.state.send_replace(Current {
-            engine: Arc::clone(&bulletin.replica.engine),
+            engine: Arc::clone(&bulletin.incarnation.engine),
             clock,
             health,
             connections: connections.unwrap_or_else(|| Arc::new(AtomicUsize::new(0))),
-            passage: Passage(Some((Arc::clone(&bulletin.replica), self.clock))),
+            passage: Passage(Some((Arc::clone(&bulletin.incarnation), self.clock))),
             node: Some(status.clone()),
         });
         self.to.peer_state.send_if_modified(|state| {
@@ -176,7 +176,8 @@ impl ProcessHost {
             changed
         });
         self.to.members.send_if_modified(|members| {
-            let now = node.view().members().map(|member| (member.name.clone(), member.boot_id.to_string()));
+            let now =
+                node.seen_keys().members().map(|member| (member.name.clone(), member.boot_id.to_string()));
             let now: Members = now.collect();
             let changed = *members != now;
             *members = now;
@@ -188,7 +189,7 @@ impl ProcessHost {
 
 /// Returns the state for other masters: this process, and the term and lease that it leads with, if it leads.
 fn peer_state(before: &PeerState, status: &NodeStatus, node: &Node) -> PeerState {
-    let leader = node.view().leader().filter(|leader| leader.term == status.term);
+    let leader = node.seen_keys().leader().filter(|leader| leader.term == status.term);
     let mut state =
         PeerState { boot_id: before.boot_id.clone(), name: before.name.clone(), ..PeerState::default() };
     state.cluster_id.clone_from(&before.cluster_id);
@@ -214,10 +215,10 @@ fn state_word(status: &NodeStatus) -> &'static str {
 }
 
 impl Host for ProcessHost {
-    fn open(&mut self, replica: Arc<Replica>, clock: LogClock, term: Term) {
+    fn open(&mut self, incarnation: Arc<Incarnation>, clock: LogClock, term: Term) {
         let log_clock = RunningClock::new(clock, self.clock);
-        let engine = Arc::clone(&replica.engine);
-        let replication = Replication { replica, clock: self.clock, durability: self.durability };
+        let engine = Arc::clone(&incarnation.engine);
+        let replication = Replication { incarnation, clock: self.clock, durability: self.durability };
         match self.service.open(self.door.take(), engine, log_clock, Some(replication), term) {
             Ok(mut serving) => {
                 if let Some(socket) = serving.socket.take() {
@@ -236,7 +237,7 @@ impl Host for ProcessHost {
         self.to.state.send_modify(|current| current.health.service_ready = false);
         let Some(serving) = self.serving.take() else {
             // The port could not be opened, but work of an earlier opening may go on.
-            let quiet = self.to.bulletin.borrow().replica.guards.is_drained();
+            let quiet = self.to.bulletin.borrow().incarnation.guards.is_drained();
             return self.tell(Input::Closed { quiet });
         };
         self.log_clock = None;
@@ -279,11 +280,11 @@ impl Host for ProcessHost {
     }
 
     fn changed(&mut self, node: &Node) {
-        let applied = node.replica().engine.applied();
+        let applied = node.incarnation().engine.applied();
         self.to.applied.send_if_modified(|told| std::mem::replace(told, applied) != applied);
         let now = self.clock.now();
         let (activity, term) = node.brief();
-        let master_view = node.view().serving().cloned();
+        let master_view = node.seen_keys().serving().cloned();
         let headline = Some(Headline { activity, term, master_view, serving: self.serving.is_some() });
         if headline != self.told.1 || now.since(self.told.0) >= NEWS_INTERVAL {
             self.told.1 = headline;

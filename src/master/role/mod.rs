@@ -257,9 +257,9 @@ fn create_node(
 
 /// Returns what HTTP shows before the node has published anything.
 fn first_state(node: &Node, clock: MonotonicClock) -> Current {
-    let replica = Arc::clone(node.replica());
+    let incarnation = Arc::clone(node.incarnation());
     Current {
-        engine: Arc::clone(&replica.engine),
+        engine: Arc::clone(&incarnation.engine),
         clock: RunningClock::new(LogClock::new(LogTime(0), clock.now()), clock),
         health: Health {
             role: ReferenceRole::Standby,
@@ -269,7 +269,7 @@ fn first_state(node: &Node, clock: MonotonicClock) -> Current {
             view_version: None,
         },
         connections: Arc::new(AtomicUsize::new(0)),
-        passage: Passage(Some((replica, clock))),
+        passage: Passage(Some((incarnation, clock))),
         node: None,
     }
 }

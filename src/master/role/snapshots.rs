@@ -53,7 +53,7 @@ pub(super) async fn wait(
     });
     match &origin.restored {
         Some(restored) => {
-            let objects = restored.replica.engine.len();
+            let objects = restored.incarnation.engine.len();
             let sequence_id = restored.at.last.0;
             tracing::info!(sequence_id, objects, "starting from a snapshot");
         }

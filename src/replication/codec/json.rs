@@ -12,7 +12,7 @@ use crate::engine::types::{LogTime, ObjectId, SequenceId};
 
 /// One record, as `moonkeeper oplog dump` prints it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct View {
+pub struct RecordJson {
     pub sequence_id: u64,
     /// Its log time in milliseconds.
     pub timestamp: u64,
@@ -31,12 +31,12 @@ pub struct View {
     pub key_sequence_id: Option<u64>,
 }
 
-impl View {
+impl RecordJson {
     /// Describes a record of a batch.
     #[must_use]
     pub fn new(batch: Checksum, id: SequenceId, at: LogTime, record: &Record<'_>) -> Self {
         let (op_type, payload) = describe(record);
-        let mut view = Self {
+        let mut json = Self {
             sequence_id: id.0,
             timestamp: at.0,
             op_type,
@@ -47,9 +47,9 @@ impl View {
             key_sequence_id: key_sequence_id(record),
         };
         if let Some(key) = key(record) {
-            view.name(key);
+            json.name(key);
         }
-        view
+        json
     }
 
     /// Sets the key that the record is about.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::raising::Raising;
-use super::{CallId, Node, Phase, Purpose, Reign, Stage};
+use super::{CallId, Leadership, Node, Phase, Purpose, Stage};
 use crate::cluster::log_end::History;
 use crate::cluster::member::BootId;
 use crate::cluster::member::{ElectionValue, MemberValue};
@@ -48,11 +48,11 @@ pub(super) enum Campaign {
 impl Node {
     /// Stands for election if no master leads and this node is a candidate.
     pub(super) fn stand(&mut self, now: Monotonic) {
-        let Some(gone_at) = self.view.gone_at() else { return };
+        let Some(gone_at) = self.seen_keys.gone_at() else { return };
         let live = self.following.is_candidate();
         let live = live || planted!(StandBehind);
-        let ready = self.view.is_known() && live && now >= self.stand_after;
-        let another = self.view.successor().is_some_and(|name| name != self.settings.name);
+        let ready = self.seen_keys.is_known() && live && now >= self.stand_after;
+        let another = self.seen_keys.successor().is_some_and(|name| name != self.settings.name);
         if !ready || self.stopping || (another && now.since(gone_at) < PREFERENCE) || self.bar().is_some() {
             return;
         }
@@ -69,7 +69,7 @@ impl Node {
             None => true,
             Some(log) => history.0.log == log && history.0.last > position.applied,
         };
-        let members = self.view.members().filter(|member| member.name != self.settings.name);
+        let members = self.seen_keys.members().filter(|member| member.name != self.settings.name);
         let knows_more =
             |member: &MemberValue| member.history.as_ref().filter(|known| longer(known)).copied();
         let (name, known) = members.filter_map(|member| Some((&member.name, knows_more(member)?))).next()?;
@@ -191,7 +191,7 @@ impl Node {
         if let Phase::Campaigning(Campaign::Creating { lease, .. }) = phase {
             self.call(Purpose::Nobody, Request::LeaseRevoke { lease: lease.id });
         }
-        let wait = self.chance(BACKOFF_MS);
+        let wait = self.random_below(BACKOFF_MS);
         self.stand_after = self.stand_after.max(now.plus(Duration::from_millis(wait)));
     }
 
@@ -199,7 +199,7 @@ impl Node {
     fn begin(&mut self, now: Monotonic, term: Term, lease: LeaderLease) {
         let (position, batch_at) = (self.following.position, self.following.batch_at);
         self.unfollow();
-        let engine = &self.replica.engine;
+        let engine = &self.incarnation.engine;
         engine.unseal();
         let empty = position.applied.0 == 0;
         let from = if empty { self.settings.wall } else { engine.sequencer(LogTime(0)).now };
@@ -209,10 +209,10 @@ impl Node {
         // come and gone unseen while this node could not reach etcd. Then `gone_at` is about an earlier one, and only
         // now is certain.
         let last_ttl = Duration::from_millis(engine.term_state().leader_ttl);
-        let ttl = self.settings.leader_ttl.max(self.view.leader_ttl()).max(last_ttl);
-        let seen = self.view.last_term() >= position.term;
+        let ttl = self.settings.leader_ttl.max(self.seen_keys.leader_ttl()).max(last_ttl);
+        let seen = self.seen_keys.last_term() >= position.term;
         let seen = seen || planted!(StaleAbsence);
-        let silent = self.view.gone_at().filter(|_| seen).unwrap_or(now).plus(ttl);
+        let silent = self.seen_keys.gone_at().filter(|_| seen).unwrap_or(now).plus(ttl);
         // A witness saw the process end that wrote last, so it answered nothing after the report arrived here. Earlier
         // primaries are covered by their own holds, which are state.
         let witnessed = self.witnessed.told_at(BootId(engine.term_state().boot_id));
@@ -228,9 +228,9 @@ impl Node {
         };
         // A primary writes a batch each second. If it was gone soon after its last batch, its lease cannot have run out
         // yet: another standby found it dead and revoked the lease.
-        let gone_at = self.view.gone_at().unwrap_or(now);
+        let gone_at = self.seen_keys.gone_at().unwrap_or(now);
         let soon = batch_at.is_some_and(|batch_at| {
-            gone_at.since(batch_at) < ttl / 2 && !self.view.may_be_old(batch_at, ttl / 2)
+            gone_at.since(batch_at) < ttl / 2 && !self.seen_keys.may_be_old(batch_at, ttl / 2)
         });
         // Only the process that led last counts: this node may have found an earlier one dead that another node
         // replaced.
@@ -251,7 +251,7 @@ impl Node {
         let fresh = self.fresh_log();
         let writer = Writer::new(self.settings.keys.clone(), term, position.end(fresh), in_key);
         tracing::info!(term = term.0, applied = position.applied.0, "won the election");
-        self.phase = Phase::Leading(Box::new(Reign {
+        self.phase = Phase::Leading(Box::new(Leadership {
             term,
             lease,
             writer,

@@ -16,8 +16,8 @@ use crate::coordination::types::{
 };
 use crate::engine::types::SequenceId;
 use crate::replication::batch;
-use crate::replication::follower::{Offered, Position};
 use crate::replication::formats::{self, LogFormat};
+use crate::replication::log_position::{Offered, Position};
 use crate::replication::time::Monotonic;
 
 /// Batches in the first page: 4 MiB at most.
@@ -178,7 +178,7 @@ impl Node {
     /// Handles the durable prefix that the primary reported over the peer connection.
     pub(super) fn primary_told(&mut self, now: Monotonic, boot_id: BootId, word: PrimaryWord) {
         let leads = |leader: &Leader| leader.value.boot_id == boot_id && leader.term == word.term;
-        if self.view.leader().is_some_and(leads) {
+        if self.seen_keys.leader().is_some_and(leads) {
             self.following.heard.told(now, &word);
         }
     }
@@ -296,7 +296,7 @@ impl Node {
     /// Applies a batch from a page or a watch. Returns false if following cannot continue from here.
     fn offer(&mut self, now: Monotonic, bytes: &[u8]) -> bool {
         let before = self.following.position.applied;
-        match self.following.position.offer(bytes, &self.replica) {
+        match self.following.position.offer(bytes, &self.incarnation) {
             Offered::Known => return true,
             Offered::Applied => {}
             Offered::Gap if self.following.is_live() => {

@@ -13,7 +13,7 @@ use crate::coordination::types::{Failure, LeaseId, Request, Response, WatchEvent
 use crate::engine::settings::EngineSettings;
 use crate::engine::types::{LogTime, SequenceId, Term};
 use crate::replication::call_ids::{CallId, WatchId};
-use crate::replication::replica::Replica;
+use crate::replication::incarnation::Incarnation;
 use crate::replication::snapshot::{Capture, Origin, Progress};
 use crate::replication::time::{LogClock, Monotonic};
 
@@ -193,7 +193,7 @@ pub enum Command {
     /// Serve clients. Answered by [`Input::Opened`] or [`Input::OpenFailed`].
     Open {
         /// The state to serve from.
-        replica: Arc<Replica>,
+        incarnation: Arc<Incarnation>,
         /// Log time from now on.
         clock: LogClock,
         term: Term,
@@ -206,13 +206,13 @@ pub enum Command {
         /// Repeated in [`Input::LeasesFlushed`].
         flush: FlushId,
         /// The state that granted them.
-        replica: Arc<Replica>,
+        incarnation: Arc<Incarnation>,
         clock: LogClock,
         /// How long it may take.
         budget: Duration,
     },
     /// Drop a discarded state, on another thread than the node's: the work grows with the number of objects.
-    Discard(Arc<Replica>),
+    Discard(Arc<Incarnation>),
     /// Keep a connection to the process that leads; `None` if there is none, or it is this process.
     FollowPeer(Option<Peer>),
     /// A hand-over has ended.

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use super::{Command, Node, Phase, Purpose, Reign, Stage};
+use super::{Command, Leadership, Node, Phase, Purpose, Stage};
 use crate::coordination::types::Request;
-use crate::replication::follower::Position;
+use crate::replication::log_position::Position;
 use crate::replication::time::Monotonic;
 
 /// Longest back-off before a node that led stands for election again.
@@ -14,7 +14,7 @@ const BACKOFF_MS: u64 = 300;
 /// A former primary whose port is being closed.
 #[derive(Debug)]
 pub(super) struct Leaving {
-    reign: Box<Reign>,
+    leadership: Box<Leadership>,
 }
 
 impl Node {
@@ -29,14 +29,16 @@ impl Node {
         self.seal();
         tracing::warn!(%reason, "no longer primary");
         let closing = match &self.phase {
-            Phase::Leading(reign) => reign.handover.as_ref().is_some_and(|handover| handover.is_closing()),
+            Phase::Leading(leadership) => {
+                leadership.handover.as_ref().is_some_and(|handover| handover.is_closing())
+            }
             _ => false,
         };
         self.fail_handover(&reason);
-        let Phase::Leading(reign) = std::mem::replace(&mut self.phase, Phase::Standby) else { return };
-        self.call(Purpose::Nobody, Request::LeaseRevoke { lease: reign.lease.id });
-        let stage = reign.stage;
-        self.phase = Phase::Leaving(Leaving { reign });
+        let Phase::Leading(leadership) = std::mem::replace(&mut self.phase, Phase::Standby) else { return };
+        self.call(Purpose::Nobody, Request::LeaseRevoke { lease: leadership.lease.id });
+        let stage = leadership.stage;
+        self.phase = Phase::Leaving(Leaving { leadership });
         match stage {
             Stage::Beginning(_) => self.left(now, true),
             Stage::Closed if !closing => self.left(now, true),
@@ -49,13 +51,13 @@ impl Node {
     /// Makes the engine refuse every further change.
     fn seal(&self) {
         planted!(QuietLie => return);
-        self.replica.engine.seal();
+        self.incarnation.engine.seal();
     }
 
     /// Forbids every further answer from this state.
     pub(super) fn close_gate(&self) {
         planted!(KeepGateOpen => return);
-        self.replica.gate.close();
+        self.incarnation.gate.close();
     }
 
     /// Handles that the port is closed and clients are no longer served.
@@ -68,28 +70,29 @@ impl Node {
     }
 
     fn left(&mut self, now: Monotonic, quiet: bool) {
-        let Phase::Leaving(Leaving { reign }) = std::mem::replace(&mut self.phase, Phase::Standby) else {
+        let Phase::Leaving(Leaving { leadership }) = std::mem::replace(&mut self.phase, Phase::Standby)
+        else {
             return;
         };
-        let settled = quiet && !reign.writer.is_busy() && self.replica.queue.is_empty();
-        let settled = settled && self.replica.is_settled();
+        let keeps_state = quiet && !leadership.writer.is_busy() && self.incarnation.queue.is_empty();
+        let keeps_state = keeps_state && self.incarnation.is_durable();
         // A primary whose state two standbys found to be wrong rebuilds it.
-        let settled = settled && self.following.trust.doubt().is_none();
-        let settled = settled || planted!(KeepTail);
-        if settled {
-            self.following.reset(Position::behind(reign.writer.end(), reign.term));
+        let keeps_state = keeps_state && self.following.trust.doubt().is_none();
+        let keeps_state = keeps_state || planted!(KeepTail);
+        if keeps_state {
+            self.following.reset(Position::behind(leadership.writer.end(), leadership.term));
         } else {
             #[cfg(feature = "planted")]
-            let kept = planted!(KeepQueue).then(|| self.replica.queue.take()).flatten();
+            let kept = planted!(KeepQueue).then(|| self.incarnation.queue.take()).flatten();
             // A record that was applied may not be in the log: no client may see this state (INV-3).
-            self.replica.queue.clear();
+            self.incarnation.queue.clear();
             self.start_over();
             #[cfg(feature = "planted")]
             if let Some(chunk) = kept {
-                self.replica.queue.put_back(chunk);
+                self.incarnation.queue.put_back(chunk);
             }
         }
-        let wait = self.chance(BACKOFF_MS);
+        let wait = self.random_below(BACKOFF_MS);
         self.stand_after = self.stand_after.max(now.plus(Duration::from_millis(wait)));
         self.peers.clear();
         if self.stopping {

@@ -45,7 +45,7 @@ impl Node {
     fn member_value(&self, now: Monotonic) -> MemberValue {
         let leads = matches!(self.phase, Phase::Leading(_));
         let (position, trust) = (&self.following.position, &self.following.trust);
-        let applied = self.replica.engine.applied();
+        let applied = self.incarnation.engine.applied();
         MemberValue {
             name: self.settings.name.clone(),
             boot_id: self.settings.boot_id,

@@ -9,23 +9,23 @@ mod following;
 mod handover;
 mod heard;
 mod interface;
+mod leading;
 mod leaving;
 mod member;
 mod raising;
-mod serving;
+mod seen_keys;
 mod snapshots;
 pub mod status;
 mod trust;
-mod view;
 mod witness;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::follower::Position;
+use super::incarnation::Incarnation;
 use super::lease::LeaderLease;
 use super::linger::Linger;
-use super::replica::Replica;
+use super::log_position::Position;
 use super::snapshot::Restored;
 use super::time::{LogClock, Monotonic};
 use super::writer::Writer;
@@ -41,7 +41,7 @@ pub use interface::{
     Command, FlushId, HandedOver, HandoverError, HandoverId, Input, Peer, Settings, SnapshotId, SnapshotJob,
     SnapshotPolicy, SnapshotRequest, TICK,
 };
-pub use view::View;
+pub use seen_keys::SeenKeys;
 
 use campaign::Campaign;
 use following::Following;
@@ -63,7 +63,7 @@ enum Purpose {
     /// Read a page of the log.
     LogPage,
     /// Read all keys of the cluster.
-    View,
+    Keys,
     /// Get a lease for this member's key.
     MemberLease,
     /// Keep that lease alive.
@@ -94,7 +94,7 @@ enum Phase {
     Standby,
     /// Follows the log and stands for election.
     Campaigning(Campaign),
-    Leading(Box<Reign>),
+    Leading(Box<Leadership>),
     /// No longer leads; the port is being closed.
     Leaving(Leaving),
     /// The node handles no input any more.
@@ -103,7 +103,7 @@ enum Phase {
 
 /// The state of a primary in one term.
 #[derive(Debug)]
-struct Reign {
+struct Leadership {
     term: Term,
     lease: LeaderLease,
     writer: Writer,
@@ -156,9 +156,9 @@ enum Stage {
 #[derive(Debug)]
 pub struct Node {
     settings: Settings,
-    replica: Arc<Replica>,
+    incarnation: Arc<Incarnation>,
     following: Following,
-    view: View,
+    seen_keys: SeenKeys,
     member: Member,
     phase: Phase,
     stopping: bool,
@@ -184,7 +184,7 @@ pub struct Node {
     next_watch: u64,
     last_flush: FlushId,
     /// State of the generator of random numbers.
-    chance: u64,
+    random: u64,
     commands: Vec<Command>,
 }
 
@@ -192,24 +192,24 @@ impl Node {
     /// Creates a node that has not read anything yet.
     #[must_use]
     pub fn new(mut settings: Settings, now: Monotonic) -> Self {
-        let chance = settings.seed | 1;
+        let random = settings.seed | 1;
         let mut history = settings.history;
         // Taken out, so that the settings do not keep the state in memory.
         let of_snapshots = settings.snapshots.take();
         let snapshots = of_snapshots.as_ref().map(|settings| Snapshots::new(settings, now));
-        let (replica, following) = match of_snapshots.and_then(|settings| settings.origin.restored) {
-            None => (Replica::new(settings.engine.clone(), settings.queue_bytes), Following::default()),
-            Some(Restored { replica, at }) => {
+        let (incarnation, following) = match of_snapshots.and_then(|settings| settings.origin.restored) {
+            None => (Incarnation::new(settings.engine.clone(), settings.queue_bytes), Following::default()),
+            Some(Restored { incarnation, at }) => {
                 // What a snapshot has is durable.
                 history = History::newer(history, Some(History(at)));
-                (replica, Following::from_snapshot(&at))
+                (incarnation, Following::from_snapshot(&at))
             }
         };
         let mut node = Self {
             settings,
-            replica,
+            incarnation,
             following,
-            view: View::default(),
+            seen_keys: SeenKeys::default(),
             member: Member::default(),
             phase: Phase::Standby,
             stopping: false,
@@ -226,7 +226,7 @@ impl Node {
             next_call: 0,
             next_watch: 0,
             last_flush: FlushId::default(),
-            chance,
+            random,
             commands: Vec::new(),
         };
         node.tick(now);
@@ -235,21 +235,21 @@ impl Node {
 
     /// Returns the present state. Another one replaces it when the state is rebuilt.
     #[must_use]
-    pub fn replica(&self) -> &Arc<Replica> {
-        &self.replica
+    pub fn incarnation(&self) -> &Arc<Incarnation> {
+        &self.incarnation
     }
 
     /// Returns the keys of the cluster as this node last saw them.
     #[must_use]
-    pub fn view(&self) -> &View {
-        &self.view
+    pub fn seen_keys(&self) -> &SeenKeys {
+        &self.seen_keys
     }
 
     /// Returns the log that the node writes while it leads, else the one that it follows.
     #[must_use]
     pub fn log(&self) -> Option<LogId> {
         match &self.phase {
-            Phase::Leading(reign) => Some(reign.writer.end().log),
+            Phase::Leading(leadership) => Some(leadership.writer.end().log),
             _ => self.following.position.log,
         }
     }
@@ -259,7 +259,7 @@ impl Node {
     #[must_use]
     pub fn wake_at(&self) -> Option<Monotonic> {
         match &self.phase {
-            Phase::Leading(reign) if !self.replica.queue.is_empty() => reign.linger.until(),
+            Phase::Leading(leadership) if !self.incarnation.queue.is_empty() => leadership.linger.until(),
             _ => None,
         }
     }
@@ -333,7 +333,7 @@ impl Node {
             Purpose::LogEnd => self.log_end_read(now, call, result),
             Purpose::HeardEnd => self.heard_end_read(call, result),
             Purpose::LogPage => self.log_page_read(now, call, result),
-            Purpose::View => self.view_read(now, call, result),
+            Purpose::Keys => self.keys_read(now, call, result),
             Purpose::MemberLease => self.member_lease_granted(now, call, result),
             Purpose::MemberKeepAlive => self.member_kept_alive(now, call, result),
             Purpose::MemberKey => self.member_key_written(now, call, result),
@@ -351,7 +351,7 @@ impl Node {
     fn watched(&mut self, now: Monotonic, watch: WatchId, event: WatchEvent) {
         if self.following.watch() == Some(watch) {
             self.log_changed(now, event);
-        } else if self.view.watch() == Some(watch) {
+        } else if self.seen_keys.watch() == Some(watch) {
             self.view_changed(now, event);
         }
     }
@@ -379,11 +379,11 @@ impl Node {
     }
 
     /// Returns a random number below `bound` (xorshift).
-    fn chance(&mut self, bound: u64) -> u64 {
-        self.chance ^= self.chance << 13;
-        self.chance ^= self.chance >> 7;
-        self.chance ^= self.chance << 17;
-        self.chance % bound.max(1)
+    fn random_below(&mut self, bound: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % bound.max(1)
     }
 
     /// Discards the state, to rebuild it from the log. The history of this master stays.
@@ -392,8 +392,8 @@ impl Node {
         let watch = self.following.watch();
         self.unwatch(watch);
         self.following.rebuilds += 1;
-        let fresh = Replica::new(self.settings.engine.clone(), self.settings.queue_bytes);
-        let old = std::mem::replace(&mut self.replica, fresh);
+        let fresh = Incarnation::new(self.settings.engine.clone(), self.settings.queue_bytes);
+        let old = std::mem::replace(&mut self.incarnation, fresh);
         // A search that outlives its term must find an engine that refuses to change.
         old.engine.seal();
         self.commands.push(Command::Discard(old));
@@ -404,7 +404,7 @@ impl Node {
 
     /// Records how far a standby is. Only a member that etcd lists with that process counts.
     fn peer_reported(&mut self, now: Monotonic, name: String, boot_id: BootId, applied: SequenceId) {
-        if self.view.member(&name).is_some_and(|member| member.boot_id == boot_id) {
+        if self.seen_keys.member(&name).is_some_and(|member| member.boot_id == boot_id) {
             self.peers.insert(name, ConnectedPeer { boot_id, applied, at: now });
         }
     }
@@ -412,8 +412,10 @@ impl Node {
     /// Revokes the lease of a primary whose process is dead, so that it need not run out: that process answers no
     /// client any more, and even if this is wrong, R1 protects changes and R6 readers.
     fn peer_dead(&mut self, _now: Monotonic, boot_id: BootId, lease: LeaseId) {
-        let leads =
-            self.view.leader().is_some_and(|leader| leader.value.boot_id == boot_id && leader.lease == lease);
+        let leads = self
+            .seen_keys
+            .leader()
+            .is_some_and(|leader| leader.value.boot_id == boot_id && leader.lease == lease);
         if leads && lease != LeaseId(0) {
             tracing::warn!(lease = lease.0, "the primary's process is dead, revoking its lease");
             self.dead = Some(boot_id);
@@ -424,7 +426,7 @@ impl Node {
     /// Keeps a connection to the primary, unless it is this process.
     fn choose_peer(&mut self) {
         // If an earlier process of this member still has the lease, this process answers at its address now.
-        let leader = self.view.leader().filter(|leader| {
+        let leader = self.seen_keys.leader().filter(|leader| {
             leader.value.boot_id != self.settings.boot_id
                 && leader.value.addresses.peer != self.settings.addresses.peer
         });
@@ -441,6 +443,6 @@ impl Node {
 
     /// Returns a random id for a new log.
     fn fresh_log(&mut self) -> LogId {
-        LogId(self.settings.boot_id.0 ^ self.chance(u64::MAX))
+        LogId(self.settings.boot_id.0 ^ self.random_below(u64::MAX))
     }
 }

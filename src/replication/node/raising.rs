@@ -23,22 +23,22 @@ impl Raising {
 impl Node {
     /// Switches to the newest format once all live members have read it for a while.
     pub(super) fn raise_format(&mut self, now: Monotonic) {
-        let Phase::Leading(reign) = &mut self.phase else { return };
-        if reign.raising.format == Format::NEWEST || reign.stage != Stage::Serving {
+        let Phase::Leading(leadership) = &mut self.phase else { return };
+        if leadership.raising.format == Format::NEWEST || leadership.stage != Stage::Serving {
             return;
         }
         let newest = Format::NEWEST.number();
-        let own = self.view.member(&self.settings.name).is_some();
-        if !own || !self.view.members().all(|member| member.formats.contains(&newest)) {
-            reign.raising.all_read_since = None;
+        let own = self.seen_keys.member(&self.settings.name).is_some();
+        if !own || !self.seen_keys.members().all(|member| member.formats.contains(&newest)) {
+            leadership.raising.all_read_since = None;
             return;
         }
-        let since = *reign.raising.all_read_since.get_or_insert(now);
+        let since = *leadership.raising.all_read_since.get_or_insert(now);
         if now.since(since) >= self.settings.raise_after {
-            let from = reign.raising.format.number();
+            let from = leadership.raising.format.number();
             tracing::info!(from, to = newest, "all members read a newer format, raising that of the log");
-            reign.raising = Raising::of(Format::NEWEST);
-            self.replica.engine.set_format(Format::NEWEST);
+            leadership.raising = Raising::of(Format::NEWEST);
+            self.incarnation.engine.set_format(Format::NEWEST);
         }
     }
 }

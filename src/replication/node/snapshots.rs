@@ -230,7 +230,7 @@ impl Node {
             let why = self.trouble().unwrap_or_else(|| "it reads the log".to_owned());
             return Some(SnapshotRefused::NotCaughtUp(why));
         }
-        if self.view.leader().is_none() || self.view.successor().is_some() {
+        if self.seen_keys.leader().is_none() || self.seen_keys.successor().is_some() {
             return Some(SnapshotRefused::NotCaughtUp("the primary is being changed".to_owned()));
         }
         self.distrusts_snapshots().map(|why| SnapshotRefused::Failed(why.to_owned()))
@@ -238,7 +238,7 @@ impl Node {
 
     fn begin_snapshot(&mut self, now: Monotonic) {
         let Some(at) = self.following.position.at() else { return };
-        let capture = match snapshot::begin(&self.replica.engine, &at) {
+        let capture = match snapshot::begin(&self.incarnation.engine, &at) {
             Ok(capture) => Box::new(capture),
             // One that was cancelled is still being let go.
             Err(BeginError::UnderWay) => return,
@@ -259,7 +259,7 @@ impl Node {
     fn announce_snapshot(&mut self) {
         let Some(snapshots) = &mut self.snapshots else { return };
         let Stage::Pending(attempt, _) = &snapshots.stage else { return };
-        let confirmed = self.replica.engine.digest_matched() > attempt.last;
+        let confirmed = self.incarnation.engine.digest_matched() > attempt.last;
         let confirmed = confirmed || planted!(AnnounceUnconfirmed);
         if !confirmed {
             return;

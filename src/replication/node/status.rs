@@ -90,8 +90,8 @@ impl Node {
 
     fn term(&self) -> Term {
         match &self.phase {
-            Phase::Leading(reign) => reign.term,
-            _ => self.view.leader().map_or(self.following.position.term, |leader| leader.term),
+            Phase::Leading(leadership) => leadership.term,
+            _ => self.seen_keys.leader().map_or(self.following.position.term, |leader| leader.term),
         }
     }
 
@@ -102,8 +102,12 @@ impl Node {
             Phase::Campaigning(Campaign::Granting { .. } | Campaign::Creating { .. }) => {
                 (Role::Standby, Activity::Standing)
             }
-            Phase::Leading(reign) if reign.handover.is_some() => (Role::Primary, Activity::HandingOver),
-            Phase::Leading(reign) if reign.stage == Stage::Serving => (Role::Primary, Activity::Serving),
+            Phase::Leading(leadership) if leadership.handover.is_some() => {
+                (Role::Primary, Activity::HandingOver)
+            }
+            Phase::Leading(leadership) if leadership.stage == Stage::Serving => {
+                (Role::Primary, Activity::Serving)
+            }
             Phase::Leading(_) => (Role::Primary, Activity::Promoting),
             Phase::Leaving(_) => (Role::Standby, Activity::Leaving),
             Phase::Stopped => (Role::Standby, Activity::Stopped),
@@ -122,7 +126,7 @@ impl Node {
     /// Returns why a standby can neither follow nor stand because of the log in etcd. A doubt about its own state is not
     /// such a reason: it ends with the rebuild.
     pub(super) fn log_trouble(&self) -> Option<String> {
-        let bar = || self.view.gone_at().and_then(|_| self.bar());
+        let bar = || self.seen_keys.gone_at().and_then(|_| self.bar());
         self.following.trouble.clone().or_else(bar)
     }
 
@@ -131,10 +135,10 @@ impl Node {
     pub fn status(&self, now: Monotonic) -> NodeStatus {
         let (role, activity) = self.role();
         let lease = match &self.phase {
-            Phase::Leading(reign) => Some(reign.lease.deadline()),
+            Phase::Leading(leadership) => Some(leadership.lease.deadline()),
             _ => None,
         };
-        let (following, applied) = (&self.following, self.replica.engine.applied());
+        let (following, applied) = (&self.following, self.incarnation.engine.applied());
         let primary = role == Role::Primary;
         let lag = following.heard.lag(now, following.position.log, applied);
         NodeStatus {
@@ -142,7 +146,11 @@ impl Node {
             activity,
             term: self.term(),
             applied,
-            durable: if primary { self.replica.gate.durable() } else { following.heard.last().max(applied) },
+            durable: if primary {
+                self.incarnation.gate.durable()
+            } else {
+                following.heard.last().max(applied)
+            },
             caught_up: primary || following.is_caught_up(now),
             lag: if primary { Some(0) } else { lag },
             trouble: if primary { None } else { self.trouble() },
@@ -150,7 +158,7 @@ impl Node {
             history: self.history,
             divergence: following.trust.seen,
             against: following.trust.against(following.position.term).cloned(),
-            revision_went_back: self.view.went_back(),
+            revision_went_back: self.seen_keys.went_back(),
             rebuilds: self.following.rebuilds,
             lease_left: lease.map(|deadline| Monotonic(deadline.0).since(now)),
             promotion: self.report.clone(),

@@ -170,8 +170,8 @@ fn reason(signs: &Divergence) -> Option<String> {
 impl Node {
     /// Checks for signs that the state is not what the log says, after a batch was applied.
     pub(super) fn check_trust(&mut self) {
-        let signs = self.replica.engine.take_divergence();
-        let matched = self.replica.engine.digest_matched();
+        let signs = self.incarnation.engine.take_divergence();
+        let matched = self.incarnation.engine.digest_matched();
         planted!(IgnoreDoubt => return self.following.trust.matched(matched));
         if !signs.is_empty() {
             self.cancel_snapshot("a record has put the state in doubt");
@@ -202,21 +202,22 @@ impl Node {
 
     fn may_rebuild(&self, now: Monotonic) -> bool {
         let term = self.following.position.term;
-        let primary_leads = self.view.gone_at().is_none();
+        let primary_leads = self.seen_keys.gone_at().is_none();
         if primary_leads && self.following.trust.is_just_rebuilt(now, term) {
             return false;
         }
         let mine = self.settings.name.as_str();
-        let others = self.view.members().filter(|member| member.name != mine && member.role == Role::Standby);
+        let others =
+            self.seen_keys.members().filter(|member| member.name != mine && member.role == Role::Standby);
         let mut others = others.filter(|member| member.in_doubt);
         !others.any(|member| member.rebuilding || member.name.as_str() < mine)
     }
 
     /// Steps down if two standbys agree on evidence against this primary: its state is not what the log says.
     pub(super) fn heed_standbys(&mut self, now: Monotonic) {
-        let Phase::Leading(reign) = &self.phase else { return };
-        let term = reign.term.0;
-        let evidence = self.view.members().filter_map(|member| member.digest_at.as_ref());
+        let Phase::Leading(leadership) = &self.phase else { return };
+        let term = leadership.term.0;
+        let evidence = self.seen_keys.members().filter_map(|member| member.digest_at.as_ref());
         let mut evidence: Vec<&DigestAt> = evidence.filter(|at| at.term == term).collect();
         evidence.sort_unstable_by(|one, other| (one.record, &one.digest).cmp(&(other.record, &other.digest)));
         let agreed = evidence.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0].record);

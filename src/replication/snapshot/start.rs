@@ -11,12 +11,12 @@ use crate::cluster::log_end::{History, Latest};
 use crate::cluster::snapshot::HeldSnapshot;
 use crate::engine::settings::EngineSettings;
 use crate::engine::types::{Digest, SequenceId};
-use crate::replication::replica::Replica;
+use crate::replication::incarnation::Incarnation;
 
 /// A state that was read from a snapshot.
 #[derive(Clone, Debug)]
 pub struct Restored {
-    pub replica: Arc<Replica>,
+    pub incarnation: Arc<Incarnation>,
     /// The batch that the snapshot was taken after.
     pub at: Latest,
 }
@@ -98,9 +98,9 @@ pub fn load(dir: &Path, history: Option<&History>, settings: &EngineSettings, qu
         };
         let objects = match &origin.restored {
             // Whether it is damaged shows before any of it is used. The header is checked again with the rest.
-            None => read(&path, settings, queue_bytes).map(|replica| {
-                let objects = replica.engine.len();
-                origin.restored = Some(Restored { replica, at: header.at });
+            None => read(&path, settings, queue_bytes).map(|incarnation| {
+                let objects = incarnation.engine.len();
+                origin.restored = Some(Restored { incarnation, at: header.at });
                 Some(objects)
             }),
             Some(_) => check_bytes(&path).map(|_| None),
@@ -125,8 +125,10 @@ fn usable_header(path: &Path, number: SequenceId, history: Option<&History>) -> 
     unusable(&header.at, history).map_or(Ok(header), Err)
 }
 
-fn read(path: &Path, settings: &EngineSettings, queue_bytes: usize) -> Result<Arc<Replica>, FileError> {
-    Replica::restore(queue_bytes, |log| restore(path, settings.clone(), Some(log)).map(|(_, engine)| engine))
+fn read(path: &Path, settings: &EngineSettings, queue_bytes: usize) -> Result<Arc<Incarnation>, FileError> {
+    Incarnation::restore(queue_bytes, |log| {
+        restore(path, settings.clone(), Some(log)).map(|(_, engine)| engine)
+    })
 }
 
 /// Returns the size of a file, and when it was written, in milliseconds since 1970.

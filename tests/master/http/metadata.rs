@@ -13,7 +13,7 @@ use moonkeeper::master::http::{AdminView, NotRemoved};
 use moonkeeper::master::metadata_server::{MetadataStore, Stored, router};
 use moonkeeper::master::metrics::Metrics;
 use moonkeeper::replication::admission::Refusal;
-use moonkeeper::replication::replica::Replica;
+use moonkeeper::replication::incarnation::Incarnation;
 use moonkeeper::replication::time::RunningClock;
 use moonkeeper::replication::time::{Monotonic, MonotonicClock};
 
@@ -33,74 +33,74 @@ fn admin(current: Current, metadata_limits: MetadataLimits) -> Admin {
 }
 
 /// The metadata server of a primary with a log that is never written. It may answer until its gate is closed.
-fn replicated(queue_bytes: usize) -> (Arc<Admin>, Arc<Replica>) {
-    let replica = Replica::new(EngineSettings::default(), queue_bytes);
-    replica.gate.open_until(Monotonic(u64::MAX));
-    replica.guards.open();
-    let engine = Arc::clone(&replica.engine);
-    let passage = Passage(Some((Arc::clone(&replica), MonotonicClock::start())));
+fn replicated(queue_bytes: usize) -> (Arc<Admin>, Arc<Incarnation>) {
+    let incarnation = Incarnation::new(EngineSettings::default(), queue_bytes);
+    incarnation.gate.open_until(Monotonic(u64::MAX));
+    incarnation.guards.open();
+    let engine = Arc::clone(&incarnation.engine);
+    let passage = Passage(Some((Arc::clone(&incarnation), MonotonicClock::start())));
     let current = Current { passage, ..Current::alone(engine, RunningClock::start(), Arc::default()) };
-    (Arc::new(admin(current, MetadataLimits { entries: 100, bytes: 1 << 20 })), replica)
+    (Arc::new(admin(current, MetadataLimits { entries: 100, bytes: 1 << 20 })), incarnation)
 }
 
 #[tokio::test]
 async fn changes_are_refused_before_anything_is_applied() {
-    let (admin, replica) = replicated(1 << 20);
+    let (admin, incarnation) = replicated(1 << 20);
     let server = start(router(admin.clone()), LIMITS).await;
     let unchanged = |why: &str| {
-        assert_eq!((replica.engine.applied().0, replica.queue.bytes()), (0, 0), "{why}");
+        assert_eq!((incarnation.engine.applied().0, incarnation.queue.bytes()), (0, 0), "{why}");
     };
-    replica.gate.set_log_full(true);
+    incarnation.gate.set_log_full(true);
     let answer = server.request("PUT", "/metadata?key=a", b"1").await;
     assert_eq!(answer.status, 503);
     let text = String::from_utf8(answer.body).unwrap();
     assert_eq!(text, "the log is full or refused by etcd (see the status), nothing was changed");
     unchanged("etcd is out of space");
-    replica.gate.set_log_full(false);
+    incarnation.gate.set_log_full(false);
     // The lease has run out.
-    replica.gate.close();
+    incarnation.gate.close();
     for method in ["PUT", "DELETE"] {
         assert_eq!(server.request(method, "/metadata?key=a", b"1").await.status, 503);
         unchanged("the lease has run out");
     }
     assert!(matches!(admin.remove_all(true).await, Err(NotRemoved::Refused(Refusal::NotLeading))));
-    replica.gate.open_until(Monotonic(u64::MAX));
+    incarnation.gate.open_until(Monotonic(u64::MAX));
     // The port is being closed.
-    replica.guards.close();
+    incarnation.guards.close();
     assert_eq!(server.request("PUT", "/metadata?key=a", b"1").await.status, 503);
     assert!(matches!(admin.remove_all(true).await, Err(NotRemoved::Refused(Refusal::NotLeading))));
     assert!(admin.query_key(b"a").await.is_err());
     unchanged("the port is being closed");
-    assert!(replica.guards.is_drained());
+    assert!(incarnation.guards.is_drained());
 }
 
 #[tokio::test]
 async fn changes_wait_for_space_in_the_queue() {
-    let (admin, replica) = replicated(1 << 10);
-    let taken = replica.queue.try_acquire(1 << 10).unwrap();
+    let (admin, incarnation) = replicated(1 << 10);
+    let taken = incarnation.queue.try_acquire(1 << 10).unwrap();
     let mut putting = admin.put(b"a", bytes::Bytes::from_static(b"1"));
     assert!(tokio::time::timeout(Duration::from_millis(100), &mut putting).await.is_err());
-    assert_eq!(replica.engine.applied().0, 0, "it was applied without space for its record");
+    assert_eq!(incarnation.engine.applied().0, 0, "it was applied without space for its record");
     drop(taken);
     assert!(tokio::time::timeout(Duration::from_millis(100), &mut putting).await.is_err());
-    while replica.engine.applied().0 == 0 {
+    while incarnation.engine.applied().0 == 0 {
         assert!(tokio::time::timeout(Duration::from_millis(5), &mut putting).await.is_err());
     }
-    replica.gate.advance(replica.engine.applied());
+    incarnation.gate.advance(incarnation.engine.applied());
     assert_eq!(putting.await, Ok(Stored::Updated));
 }
 
 /// INV-3: an entry that is absent because of a deletion that is not durable yet comes back if this master crashes now.
 #[tokio::test]
 async fn an_absent_entry_rests_on_its_deletion() {
-    let (admin, replica) = replicated(1 << 20);
-    let put = replica.engine.sequencer(LogTime(1)).put_metadata(b"a", b"1", |_, _, _| Ok::<_, ()>(()));
+    let (admin, incarnation) = replicated(1 << 20);
+    let put = incarnation.engine.sequencer(LogTime(1)).put_metadata(b"a", b"1", |_, _, _| Ok::<_, ()>(()));
     assert!(put.is_ok());
-    replica.gate.advance(replica.engine.applied());
-    assert!(replica.engine.sequencer(LogTime(1)).delete_metadata(b"a").is_some());
+    incarnation.gate.advance(incarnation.engine.applied());
+    assert!(incarnation.engine.sequencer(LogTime(1)).delete_metadata(b"a").is_some());
     let mut getting = admin.get(b"a");
     assert!(tokio::time::timeout(Duration::from_millis(100), &mut getting).await.is_err());
-    replica.gate.advance(replica.engine.applied());
+    incarnation.gate.advance(incarnation.engine.applied());
     assert_eq!(getting.await, Ok(None));
 }
 

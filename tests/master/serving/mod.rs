@@ -10,7 +10,7 @@ use moonkeeper::master::metrics::Metrics;
 use moonkeeper::master::service::Replication;
 use moonkeeper::master::serving::{Service, Serving};
 use moonkeeper::master::settings::ha::Durability;
-use moonkeeper::replication::replica::Replica;
+use moonkeeper::replication::incarnation::Incarnation;
 use moonkeeper::replication::time::RunningClock;
 use moonkeeper::replication::time::{Monotonic, MonotonicClock};
 use moonkeeper::wire::client::{Client, ClientError};
@@ -32,7 +32,7 @@ const TERM: Term = Term(7);
 
 struct Master {
     service: Service,
-    replica: Arc<Replica>,
+    incarnation: Arc<Incarnation>,
     clock: RunningClock,
     monotonic: MonotonicClock,
 }
@@ -43,8 +43,8 @@ impl Master {
     }
 
     fn with_queue(client_ttl: u64, queue_bytes: usize) -> Self {
-        let replica = Replica::new(EngineSettings::default(), queue_bytes);
-        replica.gate.open_until(Monotonic(u64::MAX));
+        let incarnation = Incarnation::new(EngineSettings::default(), queue_bytes);
+        incarnation.gate.open_until(Monotonic(u64::MAX));
         let service = Service {
             address: "127.0.0.1:0".parse().unwrap(),
             server: Settings::default(),
@@ -61,30 +61,30 @@ impl Master {
             metrics: Metrics::new(),
             deadlines: None,
         };
-        Self { service, replica, clock: RunningClock::start(), monotonic: MonotonicClock::start() }
+        Self { service, incarnation, clock: RunningClock::start(), monotonic: MonotonicClock::start() }
     }
 
     fn open(&mut self) -> Serving {
-        let (replica, clock) = (Arc::clone(&self.replica), self.monotonic);
-        let engine = Arc::clone(&replica.engine);
-        let replication = Replication { replica, clock, durability: Durability::Strict };
+        let (incarnation, clock) = (Arc::clone(&self.incarnation), self.monotonic);
+        let engine = Arc::clone(&incarnation.engine);
+        let replication = Replication { incarnation, clock, durability: Durability::Strict };
         self.service.open(None, engine, self.clock, Some(replication), TERM).unwrap()
     }
 
     /// Everything is durable as soon as it is applied.
-    async fn commit_all(replica: Arc<Replica>) {
+    async fn commit_all(incarnation: Arc<Incarnation>) {
         loop {
-            Self::commit(&replica);
+            Self::commit(&incarnation);
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 
     /// Everything that is queued is durable.
-    fn commit(replica: &Replica) {
-        while let Some(chunk) = replica.queue.take() {
+    fn commit(incarnation: &Incarnation) {
+        while let Some(chunk) = incarnation.queue.take() {
             let last = chunk.last();
-            replica.queue.done(chunk);
-            replica.gate.advance(last);
+            incarnation.queue.done(chunk);
+            incarnation.gate.advance(last);
         }
     }
 }
@@ -111,16 +111,16 @@ async fn connect(serving: &Serving) -> Client {
 }
 
 /// Objects in every shard.
-fn fill(replica: &Replica, clock: RunningClock, objects: usize) {
+fn fill(incarnation: &Incarnation, clock: RunningClock, objects: usize) {
     use moonkeeper::engine::ops::{ReplicaTypes, WriteConfig};
     let client = moonkeeper::engine::types::Uuid { first: 1, second: 2 };
     for number in 0..objects {
         let key = format!("x{number}");
         let now = clock.now();
         let config = WriteConfig { replicas: 1, ..WriteConfig::default() };
-        let started = replica.engine.sequencer(now).put_start(client, key.as_bytes(), 64, &config);
+        let started = incarnation.engine.sequencer(now).put_start(client, key.as_bytes(), 64, &config);
         assert!(started.result.is_ok());
-        let ended = replica.engine.sequencer(now).end(client, key.as_bytes(), ReplicaTypes::Memory, None);
+        let ended = incarnation.engine.sequencer(now).end(client, key.as_bytes(), ReplicaTypes::Memory, None);
         assert!(ended.result.is_ok());
     }
 }
@@ -131,13 +131,13 @@ fn fill(replica: &Replica, clock: RunningClock, objects: usize) {
 async fn no_removal_goes_on_after_a_closing_said_quiet() {
     // Smaller than what one chunk asks for, which is therefore admitted when all before it is written.
     let mut master = Master::with_queue(600_000, 1 << 17);
-    let replica = Arc::clone(&master.replica);
-    let committing = tokio::spawn(Master::commit_all(Arc::clone(&replica)));
+    let incarnation = Arc::clone(&master.incarnation);
+    let committing = tokio::spawn(Master::commit_all(Arc::clone(&incarnation)));
     let serving = master.open();
     let client = connect(&serving).await;
     client.call_typed::<rpc::MountSegment>(&mount(1, b"10.0.0.1:1")).await.unwrap();
-    fill(&replica, master.clock, 5_000);
-    while replica.queue.bytes() > 0 {
+    fill(&incarnation, master.clock, 5_000);
+    while incarnation.queue.bytes() > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     committing.abort();
@@ -148,17 +148,17 @@ async fn no_removal_goes_on_after_a_closing_said_quiet() {
         let mut arguments = Vec::new();
         let request = RemoveRequest { key: b"^x", force: true, tenant_id: b"" };
         encode(&request, Form::Short, &mut arguments);
-        let before = replica.engine.applied();
+        let before = incarnation.engine.applied();
         let removal = client.start(rpc::RemoveByRegex::FUNCTION.id(), |out| out.extend(&arguments));
         let removal = tokio::spawn(removal);
         // It has removed some objects and waits for space for the next ones: nothing is written.
-        while replica.engine.applied() == before {
+        while incarnation.engine.applied() == before {
             assert!(!removal.is_finished(), "it found nothing");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let (quiet, port) = tokio::time::timeout(PATIENCE, open.close()).await.unwrap();
         drop(port);
-        let at_close = replica.engine.applied();
+        let at_close = incarnation.engine.applied();
         // The connection may go before or after it is told that it was called off.
         match removal.await.unwrap() {
             Err(ClientError::Closed) => {}
@@ -166,12 +166,12 @@ async fn no_removal_goes_on_after_a_closing_said_quiet() {
             Err(error) => panic!("{error}"),
         }
         // Now there is space.
-        Master::commit(&replica);
+        Master::commit(&incarnation);
         tokio::time::sleep(Duration::from_millis(300)).await;
-        let (now, left) = (replica.engine.applied(), replica.engine.len());
+        let (now, left) = (incarnation.engine.applied(), incarnation.engine.len());
         assert!(!quiet || now == at_close, "records were made after a closing had said quiet");
         assert!(quiet, "a removal is cancelled between chunks and never aborts a hand-over");
-        assert!(replica.guards.is_drained() && left > 0);
+        assert!(incarnation.guards.is_drained() && left > 0);
     }
 }
 
@@ -180,7 +180,7 @@ async fn no_removal_goes_on_after_a_closing_said_quiet() {
 async fn a_straggler_of_an_earlier_opening_is_counted_at_the_next_closing() {
     let mut master = Master::new(600_000);
     let serving = master.open();
-    let straggler = master.replica.guards.guard().unwrap();
+    let straggler = master.incarnation.guards.guard().unwrap();
     assert!(!serving.close().await.0);
     let serving = master.open();
     assert!(straggler.is_cancelled());
@@ -201,7 +201,7 @@ async fn ping(serving: &Serving, number: u64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_keep_their_deadlines_when_the_port_opens_again_in_the_same_term() {
     let mut master = Master::new(3_000);
-    let committing = tokio::spawn(Master::commit_all(Arc::clone(&master.replica)));
+    let committing = tokio::spawn(Master::commit_all(Arc::clone(&master.incarnation)));
     let serving = master.open();
     let client = connect(&serving).await;
     client.call_typed::<rpc::MountSegment>(&mount(1, b"10.0.0.1:1")).await.unwrap();
@@ -211,14 +211,14 @@ async fn clients_keep_their_deadlines_when_the_port_opens_again_in_the_same_term
     tokio::time::sleep(Duration::from_millis(3_500)).await;
     let serving = master.open();
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(master.replica.engine.segments().len(), 2, "no client could be heard meanwhile");
+    assert_eq!(master.incarnation.engine.segments().len(), 2, "no client could be heard meanwhile");
     let began = Instant::now();
-    while master.replica.engine.segments().len() > 1 {
+    while master.incarnation.engine.segments().len() > 1 {
         assert!(began.elapsed() < PATIENCE, "a silent client keeps its segments for ever");
         ping(&serving, 2).await;
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert_eq!(&*master.replica.engine.segments()[0].name, b"10.0.0.2:2");
+    assert_eq!(&*master.incarnation.engine.segments()[0].name, b"10.0.0.2:2");
     serving.close().await;
     committing.abort();
 }
@@ -233,8 +233,8 @@ async fn a_change_that_a_full_etcd_refuses_has_an_unknown_outcome() {
     let mut mounting = std::pin::pin!(client.call_typed::<rpc::MountSegment>(&request));
     // Nothing is ever written.
     assert!(tokio::time::timeout(Duration::from_millis(200), &mut mounting).await.is_err());
-    assert!(master.replica.engine.applied() > SequenceId(0));
-    master.replica.gate.set_log_full(true);
+    assert!(master.incarnation.engine.applied() > SequenceId(0));
+    master.incarnation.gate.set_log_full(true);
     let answer = tokio::time::timeout(PATIENCE, mounting).await.unwrap();
     let Err(ClientError::Rpc { code: 3, message }) = answer else { panic!("{answer:?}") };
     assert_eq!(
@@ -242,16 +242,16 @@ async fn a_change_that_a_full_etcd_refuses_has_an_unknown_outcome() {
         "the log is full or refused by etcd (see the status), whether this was done is unknown"
     );
     // New changes are refused at once, with nothing applied; reads go on.
-    let applied = master.replica.engine.applied();
+    let applied = master.incarnation.engine.applied();
     let refused = client.call_typed::<rpc::MountSegment>(&mount(2, b"10.0.0.2:2")).await;
     let Err(ClientError::Rpc { code: 3, message }) = refused else { panic!("{refused:?}") };
     assert_eq!(message, "the log is full or refused by etcd (see the status), nothing was changed");
-    assert_eq!(master.replica.engine.applied(), applied);
+    assert_eq!(master.incarnation.engine.applied(), applied);
     // etcd takes writes again.
-    master.replica.gate.set_log_full(false);
-    let committing = tokio::spawn(Master::commit_all(Arc::clone(&master.replica)));
+    master.incarnation.gate.set_log_full(false);
+    let committing = tokio::spawn(Master::commit_all(Arc::clone(&master.incarnation)));
     client.call_typed::<rpc::MountSegment>(&mount(3, b"10.0.0.3:3")).await.unwrap();
-    assert_eq!(master.replica.engine.segments().len(), 2);
+    assert_eq!(master.incarnation.engine.segments().len(), 2);
     committing.abort();
     serving.close().await;
 }

@@ -58,7 +58,7 @@ impl Takeover {
         let clock: &SetClock = Box::leak(Box::default());
         let mut master = Master::new(600_000);
         master.monotonic = MonotonicClock::on(clock);
-        let committing = tokio::spawn(Master::commit_all(Arc::clone(&master.replica)));
+        let committing = tokio::spawn(Master::commit_all(Arc::clone(&master.incarnation)));
         let serving = master.open();
         let client = connect(&serving).await;
         for (number, size) in [1, 2].into_iter().zip(sizes) {
@@ -67,7 +67,7 @@ impl Takeover {
         }
         serving.close().await;
         let primary = Primary { name: b"another", boot_id: 1, leader_ttl: 5_000 };
-        master.replica.engine.sequencer(master.clock.now()).begin_term(Term(8), &primary, 0);
+        master.incarnation.engine.sequencer(master.clock.now()).begin_term(Term(8), &primary, 0);
         Self { master, clock, committing }
     }
 
@@ -96,7 +96,7 @@ impl Takeover {
     /// The record of the term's begin is written meanwhile; a put that held space would hold it as long as it is parked.
     async fn wait_until_queue_is_empty(&self) {
         let empty = async {
-            while self.master.replica.queue.bytes() != 0 {
+            while self.master.incarnation.queue.bytes() != 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
@@ -104,13 +104,13 @@ impl Takeover {
         assert!(
             waited.is_ok(),
             "a parked put holds space in the queue: {}",
-            self.master.replica.queue.bytes()
+            self.master.incarnation.queue.bytes()
         );
     }
 
     async fn end(self, serving: Serving) {
         serving.close().await;
-        assert!(self.master.replica.guards.drained(PATIENCE).await && self.counts()[0] == 0);
+        assert!(self.master.incarnation.guards.drained(PATIENCE).await && self.counts()[0] == 0);
         self.committing.abort();
     }
 }
@@ -189,11 +189,11 @@ async fn a_put_waits_for_a_client_to_rejoin_and_is_overtaken_by_its_connection()
     let several = send::<rpc::BatchPutStart>(&client, &batch(&["several 0", "several 1"], &[64, 64]));
     takeover.wait_until_parked(3).await;
     takeover.wait_until_queue_is_empty().await;
-    let applied = takeover.master.replica.engine.applied();
+    let applied = takeover.master.incarnation.engine.applied();
     // Later calls of the same connection go on, and so does the remount.
     let exists = client.call_typed::<rpc::ExistKey>(&KeyRequest { key: b"single", tenant_id: b"default" });
     assert_eq!(exists.await.unwrap().value().unwrap(), Ok(false), "it has not begun");
-    assert_eq!(takeover.master.replica.engine.applied(), applied);
+    assert_eq!(takeover.master.incarnation.engine.applied(), applied);
     assert!(!upsert.is_finished() && !single.is_finished() && !several.is_finished());
     rejoin(&client, 1).await;
     assert_eq!(answer(single).await, Ok(()));
@@ -288,16 +288,16 @@ async fn a_master_that_leaves_ends_parked_puts_at_once() {
     let client = connect(&serving).await;
     let parked = put(&client, "a", 64);
     takeover.wait_until_parked(1).await;
-    let applied = takeover.master.replica.engine.applied();
+    let applied = takeover.master.incarnation.engine.applied();
     tokio::time::timeout(PATIENCE, serving.close()).await.unwrap();
-    let drained = takeover.master.replica.guards.drained(PATIENCE).await;
+    let drained = takeover.master.incarnation.guards.drained(PATIENCE).await;
     assert!(drained, "a parked put holds a guard of the term");
     // Its gate is still open, as that of no master that leaves is: the error may come before the connection is closed.
     let ended = parked.await.unwrap();
     let told = matches!(&ended, Ok(reply) if reply.error == NOT_LEADING);
     assert!(told || matches!(ended, Err(ClientError::Closed)), "{ended:?}");
     assert_eq!(takeover.counts(), [0, 1, 0, 0]);
-    assert_eq!(takeover.master.replica.engine.applied(), applied, "it has not begun");
+    assert_eq!(takeover.master.incarnation.engine.applied(), applied, "it has not begun");
     // A hand-over that is given up opens the port again, and with it the time of parking begins anew.
     let serving = takeover.master.open();
     let client = connect(&serving).await;
@@ -316,17 +316,17 @@ async fn a_parked_put_of_a_master_that_may_no_longer_answer_is_not_begun() {
     let client = connect(&serving).await;
     let parked = put(&client, "a", 64);
     takeover.wait_until_parked(1).await;
-    takeover.master.replica.gate.close();
+    takeover.master.incarnation.gate.close();
     // There is memory for it now: only the end of the lease keeps it from beginning.
     let MountSegmentRequest { segment, client_id } = sized(1, 1 << 30);
     let Segment { id, name, base, size, te_endpoint, protocol, host_id } = segment;
     let spec = SegmentSpec { id, name, base, size, te_endpoint, protocol, host_id };
-    let engine = &takeover.master.replica.engine;
+    let engine = &takeover.master.incarnation.engine;
     assert_eq!(engine.remount(&[spec], client_id, takeover.master.clock.now()).result, Ok(()));
     let applied = engine.applied();
     takeover.clock.pass(PARKED_FOR);
     let ended = tokio::time::timeout(PATIENCE, parked).await.unwrap().unwrap();
     assert!(matches!(ended, Err(ClientError::Closed)), "{ended:?}");
-    assert_eq!(takeover.master.replica.engine.applied(), applied);
+    assert_eq!(takeover.master.incarnation.engine.applied(), applied);
     takeover.end(serving).await;
 }

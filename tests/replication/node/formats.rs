@@ -59,7 +59,7 @@ fn f13_a_log_is_raised_when_every_member_has_read_the_newer_format_for_a_while()
 fn f13_a_log_is_not_raised_while_a_member_reads_only_the_older_format() {
     let mut world = of_format_1(3);
     // As a master of the version before says it, whose lease is none of this model's.
-    let old = world.processes[0].node.view().members().next().unwrap().clone();
+    let old = world.processes[0].node.seen_keys().members().next().unwrap().clone();
     let old = MemberValue { name: "old".into(), formats: vec![1], ..old };
     let (key, value) = (world.keys.member("old"), serde_json::to_vec(&old).unwrap());
     put(&mut world, key.clone(), value.into());

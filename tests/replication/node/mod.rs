@@ -274,7 +274,7 @@ fn a_log_that_etcd_refuses_to_write_is_named_and_goes_on_when_it_is_accepted() {
     assert_eq!(world.serving(), [primary], "reads go on");
     let status = world.status(primary);
     assert!(status.refused.as_ref().is_some_and(|why| why.contains("space exceeded")), "{status:?}");
-    assert!(world.processes[primary].node.replica().gate.is_log_full());
+    assert!(world.processes[primary].node.incarnation().gate.is_log_full());
     // It cannot grant a lease for a hand-over either.
     world.switchover(primary, None);
     let why = world.processes[primary].handed_over.pop().unwrap().unwrap_err().to_string();
@@ -282,6 +282,6 @@ fn a_log_that_etcd_refuses_to_write_is_named_and_goes_on_when_it_is_accepted() {
     world.refused = None;
     world.run(seconds(2));
     assert_eq!(world.status(primary).refused, None);
-    assert!(!world.processes[primary].node.replica().gate.is_log_full());
+    assert!(!world.processes[primary].node.incarnation().gate.is_log_full());
     assert_eq!(world.has(standby(&world), &["late".to_owned()]), 1);
 }

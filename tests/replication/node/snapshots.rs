@@ -9,8 +9,8 @@ use moonkeeper::engine::format::Format;
 use moonkeeper::engine::record::Record;
 use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::{LogTime, SequenceId};
+use moonkeeper::replication::incarnation::Incarnation;
 use moonkeeper::replication::node::{Input, SnapshotId, SnapshotJob, SnapshotRequest};
-use moonkeeper::replication::replica::Replica;
 use moonkeeper::replication::snapshot::{
     Header, Origin, Progress, Restored, begin, describe, read_from, write_to,
 };
@@ -79,7 +79,7 @@ fn announced(world: &mut World, index: usize) -> Kept {
 fn begin_another(world: &mut World, index: usize) -> HeldSnapshot {
     let first = announced(world, index);
     world.change("another");
-    let engine = Arc::clone(world.processes[index].node.replica());
+    let engine = Arc::clone(world.processes[index].node.incarnation());
     let before = engine.engine.digest_matched();
     while engine.engine.digest_matched() == before {
         world.run(Duration::from_millis(20));
@@ -89,10 +89,10 @@ fn begin_another(world: &mut World, index: usize) -> HeldSnapshot {
 }
 
 fn origin(kept: &Kept) -> Origin {
-    let replica = Replica::restore(1 << 20, |log| {
+    let incarnation = Incarnation::restore(1 << 20, |log| {
         read_from(&mut &kept.bytes[..], EngineSettings::default(), Some(log)).map(|(_, engine)| engine)
     });
-    let restored = Restored { replica: replica.unwrap(), at: kept.header.at };
+    let restored = Restored { incarnation: incarnation.unwrap(), at: kept.header.at };
     Origin { restored: Some(restored), held: vec![kept.held.clone()] }
 }
 
@@ -372,7 +372,7 @@ fn a_snapshot_at_the_end_of_the_log_has_to_be_confirmed_or_the_log_is_read() {
     let (mut world, keys) = settled(1);
     world.run(seconds(1));
     // Of a state that is right, but that no digest in the log comes after.
-    let engine = Arc::clone(&world.processes[0].node.replica().engine);
+    let engine = Arc::clone(&world.processes[0].node.incarnation().engine);
     let at = world.status(0).history.unwrap().0;
     assert_eq!(engine.applied(), at.last);
     let mut bytes = Vec::new();

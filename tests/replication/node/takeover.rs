@@ -19,7 +19,7 @@ pub fn takeover_after(world: &mut World, before: impl FnOnce(&mut World, BootId)
     world.model.call(std::time::Duration::from_micros(world.now), &revoke).unwrap();
     world.run(seconds(2));
     let primary = world.primary();
-    let term_state = world.processes[primary].node.replica().engine.term_state();
+    let term_state = world.processes[primary].node.incarnation().engine.term_state();
     (primary, term_state.hold_until.0 - term_state.since.0)
 }
 
@@ -63,13 +63,13 @@ fn a_witness_does_not_shorten_the_hold_of_an_earlier_term() {
     let (mut world, _) = settled(3, 5);
     let (second, hold) = takeover_after(&mut world, |_, _| ());
     assert!(WITHOUT_WITNESS.contains(&hold), "{hold}");
-    let first_hold = world.processes[second].node.replica().engine.hold_until();
+    let first_hold = world.processes[second].node.incarnation().engine.hold_until();
     let (third, _) = takeover_after(&mut world, |world, boot_id| {
         for index in 0..3 {
             world.input(index, Input::ProcessEnded { boot_id });
         }
     });
-    let engine = &world.processes[third].node.replica().engine;
+    let engine = &world.processes[third].node.incarnation().engine;
     assert!(engine.hold_until() >= first_hold, "{:?} before {first_hold:?}", engine.hold_until());
 }
 

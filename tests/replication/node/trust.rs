@@ -15,7 +15,7 @@ fn f2_a_standby_whose_state_differs_is_no_candidate_until_it_is_rebuilt() {
     let (mut world, keys) = settled(2, 20);
     let (primary, differs) = (world.primary(), standby(&world));
     // A change that is in no log reaches the state of the standby.
-    let engine = std::sync::Arc::clone(&world.processes[differs].node.replica().engine);
+    let engine = std::sync::Arc::clone(&world.processes[differs].node.incarnation().engine);
     let mut sequencer = engine.sequencer(moonkeeper::engine::types::LogTime(0));
     sequencer.put_metadata(b"phantom", b"value", |_, _, _| Ok::<_, ()>(())).unwrap();
     drop(sequencer);
@@ -34,10 +34,10 @@ fn f2_a_standby_whose_state_differs_is_no_candidate_until_it_is_rebuilt() {
 /// The primary logs a digest that its state does not have.
 pub(super) fn log_wrong_digest(world: &mut World) {
     let primary = world.primary();
-    let (replica, clock) = world.processes[primary].open.clone().unwrap();
+    let (incarnation, clock) = world.processes[primary].open.clone().unwrap();
     let now = clock.at(Monotonic(world.now));
-    replica.engine.sequencer(now).commit(&Record::Digest { digest: Digest(0xbad) });
-    let _ = replica.engine.take_divergence();
+    incarnation.engine.sequencer(now).commit(&Record::Digest { digest: Digest(0xbad) });
+    let _ = incarnation.engine.take_divergence();
     world.input(primary, Input::Queued);
 }
 
@@ -84,7 +84,7 @@ fn f3_a_primary_against_whom_two_standbys_agree_steps_down() {
 
 /// A record that is not the next one reaches the state of a standby, and leaves it in doubt.
 fn confuse(world: &World, standby: usize) {
-    let mut sequencer = world.processes[standby].node.replica().engine.sequencer(LogTime(0));
+    let mut sequencer = world.processes[standby].node.incarnation().engine.sequencer(LogTime(0));
     let (never, now) = (SequenceId(sequencer.next_id().0 + 5), sequencer.now);
     sequencer.apply(Format::NEWEST, never, now, &Record::Digest { digest: Digest(1) });
 }

@@ -15,12 +15,12 @@ use moonkeeper::coordination::types::{
 };
 use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::LogTime;
+use moonkeeper::replication::incarnation::Incarnation;
 use moonkeeper::replication::node::status::{Activity, NodeStatus};
 use moonkeeper::replication::node::{
     CallId, Command, FlushId, HandedOver, HandoverError, HandoverId, Input, Node, Peer, Settings,
     SnapshotJob, SnapshotPolicy, WatchId,
 };
-use moonkeeper::replication::replica::Replica;
 use moonkeeper::replication::snapshot::Origin;
 use moonkeeper::replication::time::{LogClock, Monotonic};
 
@@ -40,7 +40,7 @@ pub struct Process {
     pub node: Node,
     pub boot_id: BootId,
     followed: Option<Peer>,
-    pub open: Option<(Arc<Replica>, LogClock)>,
+    pub open: Option<(Arc<Incarnation>, LogClock)>,
     /// It does nothing and says nothing.
     pub stopped: bool,
     /// Its watches tell nothing.
@@ -260,13 +260,13 @@ impl World {
                 Command::Unwatch { watch } => {
                     self.watches.retain(|other| other.of != index || other.watch != watch);
                 }
-                Command::Open { replica, clock, .. } => {
+                Command::Open { incarnation, clock, .. } => {
                     if self.processes[index].cannot_open {
                         self.processes[index].not_opened += 1;
                         self.input(index, Input::OpenFailed("address in use".into()));
                         continue;
                     }
-                    self.processes[index].open = Some((replica, clock));
+                    self.processes[index].open = Some((incarnation, clock));
                     self.input(index, Input::Opened);
                 }
                 Command::Close => {
@@ -276,9 +276,9 @@ impl World {
                         self.input(index, Input::Closed { quiet: true });
                     }
                 }
-                Command::FlushLeases { flush, replica, clock, .. } => {
+                Command::FlushLeases { flush, incarnation, clock, .. } => {
                     let now = clock.at(Monotonic(self.now));
-                    let written = replica.engine.flush_leases(now);
+                    let written = incarnation.engine.flush_leases(now);
                     if self.holds_flushes {
                         self.held_flushes.push(flush);
                         continue;
@@ -389,7 +389,7 @@ impl World {
             let leader =
                 (0..self.processes.len()).find(|other| self.processes[*other].boot_id == peer.boot_id);
             let Some(leader) = leader else { continue };
-            let (boot_id, applied) = (process.boot_id, process.node.replica().engine.applied());
+            let (boot_id, applied) = (process.boot_id, process.node.incarnation().engine.applied());
             if up(process) {
                 self.input(leader, Input::PeerReport { name: format!("m{index}"), boot_id, applied });
             }
@@ -406,17 +406,19 @@ impl World {
     /// A change as a client makes it, on the master that serves. Returns its record.
     pub fn change(&mut self, key: &str) {
         let primary = self.primary();
-        let (replica, clock) = self.processes[primary].open.clone().unwrap();
+        let (incarnation, clock) = self.processes[primary].open.clone().unwrap();
         let now = clock.at(Monotonic(self.now));
-        let put =
-            replica.engine.sequencer(now).put_metadata(key.as_bytes(), b"value", |_, _, _| Ok::<_, ()>(()));
+        let put = incarnation
+            .engine
+            .sequencer(now)
+            .put_metadata(key.as_bytes(), b"value", |_, _, _| Ok::<_, ()>(()));
         assert!(put.is_ok());
         self.input(primary, Input::Queued);
     }
 
     /// Which of these keys a master's state has.
     pub fn has(&self, index: usize, keys: &[String]) -> usize {
-        let engine = &self.processes[index].node.replica().engine;
+        let engine = &self.processes[index].node.incarnation().engine;
         keys.iter().filter(|key| engine.metadata(key.as_bytes()).is_some()).count()
     }
 
@@ -485,7 +487,7 @@ impl World {
 
     /// The digests of all masters at the record that each has applied.
     pub fn digests(&self) -> BTreeSet<(u64, u64)> {
-        let reading = |process: &Process| process.node.replica().engine.sequencer(LogTime(0)).reading();
+        let reading = |process: &Process| process.node.incarnation().engine.sequencer(LogTime(0)).reading();
         self.processes.iter().map(reading).map(|it| (it.sequence_id.0, it.digest.0)).collect()
     }
 }

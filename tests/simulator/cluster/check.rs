@@ -7,8 +7,8 @@ use std::time::Duration;
 use moonkeeper::cluster::member::BootId;
 use moonkeeper::engine::types::Digest;
 use moonkeeper::engine::types::{LogTime, SequenceId, Term};
+use moonkeeper::replication::incarnation::Incarnation;
 use moonkeeper::replication::node::status::Activity;
-use moonkeeper::replication::replica::Replica;
 
 use super::Sim;
 use super::masters::leads;
@@ -77,15 +77,15 @@ impl Sim {
     /// Compares a master with the log.
     pub fn compare(&mut self, index: usize) {
         let Some(node) = &self.masters[index].node else { return };
-        let sequencer = node.replica().engine.sequencer(LogTime(0));
+        let sequencer = node.incarnation().engine.sequencer(LogTime(0));
         let (applied, digest, faults) =
-            (node.replica().engine.applied(), sequencer.digest(), node.replica().engine.faults());
+            (node.incarnation().engine.applied(), sequencer.digest(), node.incarnation().engine.faults());
         drop(sequencer);
         if self.masters[index].compared == Some((applied.0, digest.0)) {
             return;
         }
         let (activity, term) = node.brief();
-        let divergence = node.replica().engine.divergence();
+        let divergence = node.incarnation().engine.divergence();
         self.masters[index].compared = Some((applied.0, digest.0));
         // What a corrupt primary wrote about its own state holds for no other.
         let wrong_digests = self.truth.corruption;
@@ -151,7 +151,7 @@ impl Sim {
         if self.truth.engine.resigned() {
             return;
         }
-        let engine = &node.replica().engine;
+        let engine = &node.incarnation().engine;
         let (until, now) = (engine.hold_until(), engine.sequencer(LogTime(0)).now);
         let waits = until.0.saturating_sub(now.0) * MS * 1000 / self.plan.rates[index];
         // A process that has ended answers nothing more.
@@ -178,8 +178,8 @@ impl Sim {
 
     /// A master starts to serve: its first record is in the log, and all that it takes for durable is. Its first
     /// heartbeat may be on its way.
-    pub fn check_open(&mut self, replica: &Replica, term: Term, again: bool) {
-        let (applied, durable) = (replica.engine.applied(), replica.gate.durable());
+    pub fn check_open(&mut self, incarnation: &Incarnation, term: Term, again: bool) {
+        let (applied, durable) = (incarnation.engine.applied(), incarnation.gate.durable());
         let shared = self.truth.shared(term, applied);
         let ours = self.truth.term_of(shared) == Some(term);
         // One that goes back to serving after a hand-over was given up may have more to write.
@@ -276,7 +276,7 @@ impl Sim {
             };
             let status = node.status(now);
             let server = self.masters[index].server.as_ref();
-            let serves = server.is_some_and(|server| server.open && server.replica.gate.may_answer(now));
+            let serves = server.is_some_and(|server| server.open && server.incarnation.gate.may_answer(now));
             serving += u64::from(serves && status.activity == Activity::Serving);
             if status.applied < last || !status.caught_up {
                 return self.fail(("INV-10", format!("m{index} is not caught up with {last:?}: {status:?}")));
@@ -292,9 +292,9 @@ impl Sim {
         let checked = self.claims.check(&self.truth.engine, self.now, &self.truth.rewritten);
         self.expect(checked);
         let Some(server) = self.masters.iter().find_map(|master| master.server.as_ref()) else { return };
-        if server.replica.is_settled() {
+        if server.incarnation.is_durable() {
             for key in self.truth.known_keys() {
-                let seen = Seen::answer(server.replica.engine.peek(&key, Seen::of).result);
+                let seen = Seen::answer(server.incarnation.engine.peek(&key, Seen::of).result);
                 if seen != self.truth.seen(&key) {
                     let key = String::from_utf8_lossy(&key).into_owned();
                     return self.fail(("INV-3", format!("{key} is {seen:?} in the end")));

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use moonkeeper::engine::own_records;
 use moonkeeper::replication::admission::{Admission, ChunksAhead};
+use moonkeeper::replication::incarnation::Incarnation;
 use moonkeeper::replication::queue_space::{Permit, Ticket};
-use moonkeeper::replication::replica::Replica;
 use moonkeeper::replication::time::Monotonic;
 
 /// More than any record of these clients takes.
@@ -13,7 +13,7 @@ pub const RECORD: usize = 300;
 
 /// Admission of long work, chunk by chunk.
 pub struct Chunks<'r> {
-    replica: &'r Replica,
+    incarnation: &'r Incarnation,
     now: Monotonic,
     permit: Option<Permit<'r>>,
     /// The permit of the first chunk, if there is one already.
@@ -23,9 +23,9 @@ pub struct Chunks<'r> {
 }
 
 impl<'r> Chunks<'r> {
-    pub fn new(replica: &'r Replica, now: Monotonic, first: Option<Permit<'r>>) -> Self {
+    pub fn new(incarnation: &'r Incarnation, now: Monotonic, first: Option<Permit<'r>>) -> Self {
         Self {
-            replica,
+            incarnation,
             now,
             permit: None,
             first,
@@ -41,11 +41,11 @@ impl<'r> Chunks<'r> {
         if self.permit.is_some() {
             return true;
         }
-        if self.ahead.is_full(self.replica.gate.durable()) {
+        if self.ahead.is_full(self.incarnation.gate.durable()) {
             self.refused = true;
             return false;
         }
-        match self.replica.admit(self.now, RECORD, ticket, Duration::ZERO) {
+        match self.incarnation.admit(self.now, RECORD, ticket, Duration::ZERO) {
             Admission::Admitted(permit) => self.permit = Some(permit),
             Admission::Waiting | Admission::Refused(_) => self.refused = true,
         }

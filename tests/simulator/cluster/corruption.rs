@@ -8,15 +8,15 @@ use moonkeeper::engine::format::Format;
 use moonkeeper::engine::record::Record;
 use moonkeeper::engine::types::Digest;
 use moonkeeper::engine::types::{LogTime, SequenceId, Term};
+use moonkeeper::replication::incarnation::Incarnation;
 use moonkeeper::replication::node::Input;
 use moonkeeper::replication::node::status::Activity;
-use moonkeeper::replication::replica::Replica;
 
 use super::Sim;
 
 /// A state that its master has to give up.
 pub struct Corruption {
-    replica: Arc<Replica>,
+    incarnation: Arc<Incarnation>,
     /// The record that shows it: the next one, or a digest.
     shown_by: SequenceId,
     /// The term that a wrong digest is written in; `None` if the state itself was changed.
@@ -27,8 +27,8 @@ pub struct Corruption {
 
 impl Corruption {
     /// The state of a wrong snapshot, which this digest in the log shows.
-    pub fn of_snapshot(replica: &Arc<Replica>, shown_by: SequenceId) -> Self {
-        Self { replica: Arc::clone(replica), shown_by, digest: None, of_snapshot: true }
+    pub fn of_snapshot(incarnation: &Arc<Incarnation>, shown_by: SequenceId) -> Self {
+        Self { incarnation: Arc::clone(incarnation), shown_by, digest: None, of_snapshot: true }
     }
 }
 
@@ -50,14 +50,14 @@ impl Sim {
     /// The state of a standby changes without a record.
     fn change_state(&mut self, index: usize) {
         let Some(node) = &self.masters[index].node else { return };
-        let replica = Arc::clone(node.replica());
-        let mut sequencer = replica.engine.sequencer(LogTime(0));
+        let incarnation = Arc::clone(node.incarnation());
+        let mut sequencer = incarnation.engine.sequencer(LogTime(0));
         let (next, now) = (sequencer.next_id(), sequencer.now);
         sequencer.apply(Format::NEWEST, next, now, &Record::MetadataPut { key: b"bit", value: b"1" });
         drop(sequencer);
         note!(self, "a bit turns in m{index}, which is at {}", next.0 - 1);
         self.masters[index].corruption =
-            Some(Corruption { replica, shown_by: next, digest: None, of_snapshot: false });
+            Some(Corruption { incarnation, shown_by: next, digest: None, of_snapshot: false });
         self.truth.corruption = true;
     }
 
@@ -65,11 +65,11 @@ impl Sim {
     fn log_wrong_digest(&mut self, index: usize, term: Term) {
         let now = self.clock(index);
         let Some(server) = &self.masters[index].server else { return };
-        if !server.open || !server.replica.gate.may_answer(now) {
+        if !server.open || !server.incarnation.gate.may_answer(now) {
             return;
         }
         let digest = Digest(self.chance.next());
-        let shown_by = server.replica.engine.sequencer(LogTime(0)).commit(&Record::Digest { digest });
+        let shown_by = server.incarnation.engine.sequencer(LogTime(0)).commit(&Record::Digest { digest });
         note!(self, "m{index} logs a wrong digest as {}", shown_by.0);
         self.truth.corruption = true;
         for standby in (0..self.masters.len()).filter(|standby| *standby != index) {
@@ -79,7 +79,7 @@ impl Sim {
             let master = &mut self.masters[standby];
             let following = master.node.as_ref().filter(|node| node.brief().0 == Activity::Following);
             master.corruption = following.map(|node| Corruption {
-                replica: Arc::clone(node.replica()),
+                incarnation: Arc::clone(node.incarnation()),
                 shown_by,
                 digest: Some(term),
                 of_snapshot: false,
@@ -92,7 +92,7 @@ impl Sim {
     fn is_suspect(&mut self, index: usize) -> bool {
         let master = &mut self.masters[index];
         let same = |corruption: &Corruption| {
-            master.node.as_ref().is_some_and(|node| Arc::ptr_eq(node.replica(), &corruption.replica))
+            master.node.as_ref().is_some_and(|node| Arc::ptr_eq(node.incarnation(), &corruption.incarnation))
         };
         if !master.corruption.as_ref().is_some_and(same) {
             master.corruption = None;

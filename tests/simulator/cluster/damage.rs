@@ -47,7 +47,7 @@ impl Sim {
     /// The least that a master that runs knows to be durable; `None` if one knows nothing yet.
     fn least_known(&self) -> Option<SequenceId> {
         let nodes = self.masters.iter().filter_map(|master| master.node.as_ref());
-        nodes.map(|node| node.replica().gate.durable()).min().filter(|least| least.0 > 0)
+        nodes.map(|node| node.incarnation().gate.durable()).min().filter(|least| least.0 > 0)
     }
 
     /// How long it takes until the mistake is noticed.

@@ -12,8 +12,8 @@ use moonkeeper::cluster::snapshot::HeldSnapshot;
 use moonkeeper::engine::format::Format;
 use moonkeeper::engine::record::Record;
 use moonkeeper::engine::types::{LogTime, SequenceId};
+use moonkeeper::replication::incarnation::Incarnation;
 use moonkeeper::replication::node::{Input, SnapshotId, SnapshotJob, SnapshotPolicy};
-use moonkeeper::replication::replica::Replica;
 use moonkeeper::replication::snapshot::{
     Capture, Header, Origin, Progress, Restored, begin, describe, read_from, unusable, write_to,
 };
@@ -78,11 +78,11 @@ impl Sim {
             }
             if origin.restored.is_none() {
                 let settings = self.plan.settings.clone();
-                let read = Replica::restore(self.plan.queue_bytes, |log| {
+                let read = Incarnation::restore(self.plan.queue_bytes, |log| {
                     read_from(&mut &file.bytes[..], settings, Some(log)).map(|(_, engine)| engine)
                 });
-                let replica = match read {
-                    Ok(replica) => replica,
+                let incarnation = match read {
+                    Ok(incarnation) => incarnation,
                     Err(why) => {
                         note!(self, "m{index} skips the snapshot of {}: {why}", at.last.0);
                         continue;
@@ -94,7 +94,7 @@ impl Sim {
                 }
                 self.counts.snapshot_starts += 1;
                 shown_by = file.shown_by;
-                origin.restored = Some(Restored { replica, at });
+                origin.restored = Some(Restored { incarnation, at });
             }
             known = History::newer(known, Some(History(at)));
             origin.held.push(file.held.clone());
@@ -160,7 +160,7 @@ impl Sim {
         let Some(Header { at, digest }) = pending.map(|file| file.header) else {
             return self.fail(("snapshot", format!("m{index} announces {last:?}, which is not pending")));
         };
-        let (activity, applied) = (node.brief().0, node.replica().engine.applied());
+        let (activity, applied) = (node.brief().0, node.incarnation().engine.applied());
         let batch = self.truth.batches.get(&last).map(|(header, checksum)| Latest {
             log: header.log,
             term: header.term,

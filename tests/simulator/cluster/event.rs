@@ -6,8 +6,8 @@ use moonkeeper::cluster::log_end::LogId;
 use moonkeeper::cluster::member::BootId;
 use moonkeeper::coordination::types::{Failure, LeaseId, Request, Response, WatchEvent, WatchRequest};
 use moonkeeper::engine::types::{SequenceId, Term};
+use moonkeeper::replication::incarnation::Incarnation;
 use moonkeeper::replication::node::{CallId, FlushId, SnapshotId, WatchId};
-use moonkeeper::replication::replica::Replica;
 use moonkeeper::replication::snapshot::{Capture, Progress};
 use moonkeeper::replication::time::LogClock;
 
@@ -69,7 +69,7 @@ pub enum Event {
     Flush {
         to: Process,
         flush: FlushId,
-        replica: Arc<Replica>,
+        incarnation: Arc<Incarnation>,
         clock: LogClock,
     },
     /// A call that outlived its connection goes on.

@@ -23,17 +23,17 @@ impl Sim {
         let (clock, now) = (self.clock(index), self.log_time(index));
         let Call { client, number, ref op, ref mut ticket, since, begun, .. } = *call;
         let Some(server) = &mut self.masters[index].server else { return Executed::refused(Reply::Closed) };
-        let replica = Arc::clone(&server.replica);
-        let engine = &replica.engine;
+        let incarnation = Arc::clone(&server.incarnation);
+        let engine = &incarnation.engine;
         let before = engine.applied();
         let mut facts = Facts { made: self.now, ..Facts::default() };
         let uuid = self.clients[client].uuid;
         // Reads are answered, and changes admitted, while this master may answer.
         let bytes = RECORD * op.size();
-        let admission = op.changes().then(|| replica.admit(clock, bytes, ticket, clock.since(since)));
+        let admission = op.changes().then(|| incarnation.admit(clock, bytes, ticket, clock.since(since)));
         let permit = match admission {
             Some(Admission::Refused(Refusal::NotLeading)) => return Executed::refused(Reply::Closed),
-            None if !replica.gate.may_answer(clock) => return Executed::refused(Reply::Closed),
+            None if !incarnation.gate.may_answer(clock) => return Executed::refused(Reply::Closed),
             Some(Admission::Waiting) => return Executed::Waits,
             Some(Admission::Refused(_)) => {
                 self.counts.refused += 1;
@@ -130,7 +130,7 @@ impl Sim {
                         engine.walk(shard, |object| _ = self.claims.forced.insert(object.id));
                     }
                 }
-                let mut chunks = Chunks::new(&replica, clock, permit);
+                let mut chunks = Chunks::new(&incarnation, clock, permit);
                 let (_, depends_on) = engine.remove_all_while(*force, now, &mut || chunks.go_on(ticket));
                 if ticket.is_some() {
                     return Executed::Waits;
@@ -156,8 +156,8 @@ impl Sim {
             }
             Op::Copy { key, kind, target } => {
                 let name_of = |object: &moonkeeper::engine::object::Object| {
-                    let mut readable = object.replicas().filter(|replica| replica.is_readable());
-                    readable.next().map(|replica| replica.segment.name.clone())
+                    let mut readable = object.replicas().filter(|incarnation| incarnation.is_readable());
+                    readable.next().map(|incarnation| incarnation.segment.name.clone())
                 };
                 let source = engine.peek(key.as_bytes(), name_of).result.ok().flatten().unwrap_or_default();
                 let mut sequencer = engine.sequencer(now);
@@ -193,7 +193,7 @@ impl Sim {
         if let Some((records, time)) = self.plan.relaxed
             && op.may_be_answered_early()
         {
-            depends_on = replica.gate.relaxed(depends_on, records, time, clock);
+            depends_on = incarnation.gate.relaxed(depends_on, records, time, clock);
             facts.may_be_lost = records;
         }
         drop(permit);
@@ -210,8 +210,8 @@ fn told(
     before: SequenceId,
     until: u64,
 ) -> (Told, Option<SequenceId>) {
-    let bytes = started.replicas.iter().map(|replica| bytes_of(replica, started.size)).collect();
-    let reserved = started.replicas.iter().map(|replica| SequenceId(replica.id().0 >> 8)).max();
+    let bytes = started.replicas.iter().map(|incarnation| bytes_of(incarnation, started.size)).collect();
+    let reserved = started.replicas.iter().map(|incarnation| SequenceId(incarnation.id().0 >> 8)).max();
     let in_place = reserved.is_none_or(|reserved| reserved <= before);
     (Told { write, key: key.to_owned(), bytes, in_place, until }, reserved)
 }

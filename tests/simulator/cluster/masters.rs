@@ -171,7 +171,7 @@ impl Sim {
         self.masters[index].machine.boot(self.now);
         let node = Node::new(settings, self.clock(index));
         if let Some(shown_by) = shown_by.flatten() {
-            self.masters[index].corruption = Some(Corruption::of_snapshot(node.replica(), shown_by));
+            self.masters[index].corruption = Some(Corruption::of_snapshot(node.incarnation(), shown_by));
         }
         self.masters[index].node = Some(node);
         self.masters[index].compared = None;
@@ -260,15 +260,15 @@ impl Sim {
             Event::Closing { .. } => self.closing(index),
             Event::Closed { since, .. } => {
                 let node = self.masters[index].node.as_ref();
-                let quiet = node.is_some_and(|node| node.replica().guards.is_drained());
+                let quiet = node.is_some_and(|node| node.incarnation().guards.is_drained());
                 if !quiet && self.now < since + DRAIN {
                     let delay = 50 * MS;
                     return self.after(delay, Event::Closed { to: process, since });
                 }
                 self.input(index, Input::Closed { quiet });
             }
-            Event::Flush { flush, replica, clock, .. } => {
-                self.flush_leases(index, flush, &replica, clock);
+            Event::Flush { flush, incarnation, clock, .. } => {
+                self.flush_leases(index, flush, &incarnation, clock);
             }
             Event::Straggle { .. } => self.straggle(index),
             Event::Gone { name, boot, .. } => {
@@ -326,7 +326,7 @@ impl Sim {
         let Some(node) = &mut self.masters[index].node else { return };
         let commands = node.take_commands();
         let (activity, term) = node.brief();
-        let applied = node.replica().engine.applied();
+        let applied = node.incarnation().engine.applied();
         if leads(activity) && self.masters[index].term != term.0 {
             self.masters[index].term = term.0;
             self.check_promotion(index, term, applied);
@@ -357,7 +357,7 @@ impl Sim {
                     self.after(delay, Event::WatchBegins { from: process, watch, request });
                 }
                 Command::Unwatch { watch } => self.end_watch(process, watch),
-                Command::Open { replica, clock, term } => self.open(index, replica, clock, term),
+                Command::Open { incarnation, clock, term } => self.open(index, incarnation, clock, term),
                 Command::Close => {
                     let delay = self.chance.below(30 * MS);
                     self.after(delay, Event::Closing { to: process });
@@ -367,11 +367,11 @@ impl Sim {
                         self.pause(target, long);
                     }
                 }
-                Command::FlushLeases { flush, replica, clock, .. } => {
+                Command::FlushLeases { flush, incarnation, clock, .. } => {
                     let delay = self.chance.below(20 * MS);
-                    self.after(delay, Event::Flush { to: process, flush, replica, clock });
+                    self.after(delay, Event::Flush { to: process, flush, incarnation, clock });
                 }
-                Command::Discard(replica) => drop(replica),
+                Command::Discard(incarnation) => drop(incarnation),
                 Command::FollowPeer(peer) => self.masters[index].followed = peer,
                 Command::HandedOver { id, result } => {
                     note!(self, "m{index} hand-over {}: {result:?}", id.0);
@@ -401,7 +401,7 @@ impl Sim {
             return;
         }
         master.next_report = now + 60 * MS;
-        let (name, applied) = (master.name.clone(), node.replica().engine.applied());
+        let (name, applied) = (master.name.clone(), node.incarnation().engine.applied());
         let leader = peer.boot_id;
         let boot = Self::boot_id(self.process(index));
         let to =
@@ -428,7 +428,7 @@ impl Sim {
             return;
         }
         let Some(log) = node.log() else { return };
-        let (term, durable) = (node.brief().1, node.replica().gate.durable());
+        let (term, durable) = (node.brief().1, node.incarnation().gate.durable());
         let boot = Self::boot_id(self.process(index));
         self.masters[index].next_told = self.now + SECOND;
         for other in 0..self.masters.len() {

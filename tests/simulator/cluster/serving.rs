@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use moonkeeper::engine::types::{ErrorCode, LogTime, SequenceId, Term};
+use moonkeeper::replication::incarnation::Incarnation;
 use moonkeeper::replication::liveness::Liveness;
 use moonkeeper::replication::node::Input;
 use moonkeeper::replication::parked_answers::ParkedAnswers;
 use moonkeeper::replication::parked_puts::ParkedPuts;
 use moonkeeper::replication::queue_space::Ticket;
-use moonkeeper::replication::replica::Replica;
 use moonkeeper::replication::time::{LogClock, Monotonic};
 use moonkeeper::replication::upkeep::{Chores, Timetable};
 
@@ -30,7 +30,7 @@ const LEASE_SYNC_MS: u64 = 1_000;
 /// An open port, or one that is being opened.
 pub struct Server {
     pub serial: u64,
-    pub replica: Arc<Replica>,
+    pub incarnation: Arc<Incarnation>,
     clock: LogClock,
     pub term: Term,
     pub open: bool,
@@ -85,9 +85,9 @@ pub struct Facts {
 
 impl Sim {
     /// The role of a master wants clients to be served.
-    pub fn open(&mut self, index: usize, replica: Arc<Replica>, clock: LogClock, term: Term) {
+    pub fn open(&mut self, index: usize, incarnation: Arc<Incarnation>, clock: LogClock, term: Term) {
         let again = self.masters[index].deadlines.as_ref().is_some_and(|(of, _)| *of == term);
-        self.check_open(&replica, term, again);
+        self.check_open(&incarnation, term, again);
         self.next += 1;
         let serial = self.next;
         // A hand-over that is given up opens the port again in the same term, and clients keep their deadlines.
@@ -99,7 +99,7 @@ impl Sim {
         let opened_at = self.clock(index);
         self.masters[index].server = Some(Server {
             serial,
-            replica,
+            incarnation,
             clock,
             term,
             open: false,
@@ -130,9 +130,9 @@ impl Sim {
         if let Some(server) = &mut self.masters[index].server {
             server.open = true;
             (server.parked_puts, server.opened_at) = (ParkedPuts::new(opened_at), opened_at);
-            server.replica.engine.sequencer(now).seed_rng(seed);
-            server.liveness.resume(server.replica.engine.known_clients(), now, inherited_ttl);
-            server.replica.guards.open();
+            server.incarnation.engine.sequencer(now).seed_rng(seed);
+            server.liveness.resume(server.incarnation.engine.known_clients(), now, inherited_ttl);
+            server.incarnation.guards.open();
         }
         self.input(index, Input::Opened);
         let of = self.process(index);
@@ -144,8 +144,8 @@ impl Sim {
         self.hang_up(index);
         let now = self.log_time(index);
         if let Some(server) = self.masters[index].server.take() {
-            self.leave_straggler(index, &server.replica, server.clock);
-            server.replica.guards.close();
+            self.leave_straggler(index, &server.incarnation, server.clock);
+            server.incarnation.guards.close();
             server.liveness.pause(now);
         }
         let (to, delay) = (self.process(index), self.chance.below(10 * MS));
@@ -165,10 +165,10 @@ impl Sim {
         if server.serial != serial || !server.open {
             return;
         }
-        let replica = Arc::clone(&server.replica);
-        let (engine, serves, mut stopped) = (&replica.engine, replica.gate.may_answer(clock), false);
+        let incarnation = Arc::clone(&server.incarnation);
+        let (engine, serves, mut stopped) = (&incarnation.engine, incarnation.gate.may_answer(clock), false);
         for chore in server.timetable.due(now, engine, &server.liveness, serves) {
-            let (mut chunks, ticket) = (Chunks::new(&replica, clock, None), &mut server.ticket);
+            let (mut chunks, ticket) = (Chunks::new(&incarnation, clock, None), &mut server.ticket);
             let go_on = || chunks.go_on(ticket);
             let done = Chores::default().perform(&chore, engine, &server.liveness, now, go_on, || false);
             server.timetable.finished(&chore, &done);

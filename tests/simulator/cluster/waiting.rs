@@ -59,10 +59,10 @@ impl Sim {
     fn attempt(&mut self, index: usize, mut call: Call) {
         let uuid = self.clients[call.client].uuid;
         let Some(server) = &self.masters[index].server else { return };
-        let replica = std::sync::Arc::clone(&server.replica);
-        let (before, waited) = (replica.engine.applied(), call.ticket.is_some());
+        let incarnation = std::sync::Arc::clone(&server.incarnation);
+        let (before, waited) = (incarnation.engine.applied(), call.ticket.is_some());
         let executed = self.execute(index, &mut call);
-        let after = replica.engine.applied();
+        let after = incarnation.engine.applied();
         let (mut call, executed) = match executed {
             Executed::Answered { reply: Reply::Refused(ErrorCode::NO_AVAILABLE_HANDLE), .. }
                 if after == before && matches!(call.op, Op::Start { .. }) =>
@@ -123,7 +123,7 @@ impl Sim {
     fn park(&mut self, index: usize, mut call: Call) -> Option<Call> {
         let now = self.clock(index);
         let server = self.masters[index].server.as_mut()?;
-        let (engine, puts) = (&server.replica.engine, &mut server.parked_puts);
+        let (engine, puts) = (&server.incarnation.engine, &mut server.parked_puts);
         let (client, number, ticket) = (call.client, call.number, call.parked.take());
         let are_closed = || engine.has_closed_segments();
         if let Some(ticket) = ticket {
@@ -192,7 +192,7 @@ impl Sim {
     /// The writer is told that records wait.
     pub fn wake_writer(&mut self, index: usize) {
         self.compare(index);
-        if self.masters[index].server.as_ref().is_some_and(|server| !server.replica.queue.is_empty()) {
+        if self.masters[index].server.as_ref().is_some_and(|server| !server.incarnation.queue.is_empty()) {
             self.input(index, moonkeeper::replication::node::Input::Queued);
         } else {
             self.let_go(index);
@@ -205,7 +205,7 @@ impl Sim {
         let Some(server) = &mut self.masters[index].server else { return };
         let granted = server.line.iter().any(|call| call.ticket.as_ref().is_some_and(Ticket::is_granted));
         // In the moment of sending: this master still leads.
-        let (mut leaving, gate) = (Vec::new(), &server.replica.gate);
+        let (mut leaving, gate) = (Vec::new(), &server.incarnation.gate);
         if !server.parked.is_empty() && gate.may_answer(now) {
             server.parked.release(gate.log_state(now), |fate| match fate {
                 Fate::Leaves(parked) => leaving.push((parked, true)),

@@ -75,8 +75,10 @@ impl Sim {
     pub fn serves(&self, index: usize) -> bool {
         let now = self.clock(index);
         let master = &self.masters[index];
-        let open =
-            master.server.as_ref().is_some_and(|server| server.open && server.replica.gate.may_answer(now));
+        let open = master
+            .server
+            .as_ref()
+            .is_some_and(|server| server.open && server.incarnation.gate.may_answer(now));
         let activity = master.node.as_ref().map(|node| node.brief().0);
         open && !master.paused && activity == Some(Activity::Serving)
     }

@@ -9,8 +9,8 @@ use moonkeeper::master::handlers::{Handlers, Told};
 use moonkeeper::master::metrics::Metrics;
 use moonkeeper::master::service::{MasterService, Replication};
 use moonkeeper::master::settings::ha::Durability;
+use moonkeeper::replication::incarnation::Incarnation;
 use moonkeeper::replication::liveness::Liveness;
-use moonkeeper::replication::replica::Replica;
 use moonkeeper::replication::term_guard::TermGuards;
 use moonkeeper::replication::time::RunningClock;
 use moonkeeper::replication::time::{Monotonic, MonotonicClock};
@@ -51,15 +51,16 @@ pub fn service() -> MasterService {
 }
 
 /// A service whose log takes so many bytes, and that may answer for ever.
-pub fn with_log(queue_bytes: usize) -> (MasterService, Arc<Replica>) {
-    let replica = Replica::new(EngineSettings::default(), queue_bytes);
-    replica.gate.open_until(Monotonic(u64::MAX));
-    replica.guards.open();
+pub fn with_log(queue_bytes: usize) -> (MasterService, Arc<Incarnation>) {
+    let incarnation = Incarnation::new(EngineSettings::default(), queue_bytes);
+    incarnation.gate.open_until(Monotonic(u64::MAX));
+    incarnation.guards.open();
     let clock = MonotonicClock::start();
-    let replication = Replication { replica: Arc::clone(&replica), clock, durability: Durability::Strict };
-    let passage = Passage(Some((Arc::clone(&replica), clock)));
-    let handlers = handlers(&replica.engine, passage, replica.guards.clone());
-    (MasterService::new(handlers, Some(replication)), replica)
+    let replication =
+        Replication { incarnation: Arc::clone(&incarnation), clock, durability: Durability::Strict };
+    let passage = Passage(Some((Arc::clone(&incarnation), clock)));
+    let handlers = handlers(&incarnation.engine, passage, incarnation.guards.clone());
+    (MasterService::new(handlers, Some(replication)), incarnation)
 }
 
 /// The arguments of a call, encoded.

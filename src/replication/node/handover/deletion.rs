@@ -16,18 +16,18 @@ impl Node {
     pub(super) fn begin_deleting(&mut self, now: Monotonic, lease: LeaseId, to: Option<String>) {
         let keys = self.settings.keys.clone();
         let until = now.plus(2 * self.settings.call_timeout);
-        let Phase::Leading(reign) = &mut self.phase else { return };
+        let Phase::Leading(leadership) = &mut self.phase else { return };
         let mut success =
             vec![Op::Delete(KeyRange::key(keys.election())), Op::Delete(KeyRange::key(keys.master_view()))];
         if let Some(name) = &to {
             success.push(Op::Put { key: keys.switchover(), value: Bytes::from(name.clone()), lease });
         }
-        let mut compare = vec![Compare::CreateRevision { key: keys.election(), equals: reign.term.0 }];
+        let mut compare = vec![Compare::CreateRevision { key: keys.election(), equals: leadership.term.0 }];
         // A transaction that arrives late, after another record was written, has no effect.
-        if let Some(latest) = reign.writer.end().latest.clone() {
+        if let Some(latest) = leadership.writer.end().latest.clone() {
             compare.push(Compare::Value { key: keys.latest(), equals: latest });
         }
-        let Some(handover) = &mut reign.handover else { return };
+        let Some(handover) = &mut leadership.handover else { return };
         handover.to = to;
         handover.times.applied = Some(now);
         let txn = Txn { compare, success, failure: Vec::new() };

@@ -10,8 +10,8 @@ const NO_SUCCESSOR: &str = "it was stopped, and no standby that has the whole lo
 impl Node {
     /// Ends a hand-over after the election key was deleted: another master may lead.
     pub(in crate::replication::node) fn finish_handover(&mut self, now: Monotonic) {
-        let Phase::Leading(reign) = &mut self.phase else { return };
-        let handover = reign.handover.take();
+        let Phase::Leading(leadership) = &mut self.phase else { return };
+        let handover = leadership.handover.take();
         if let Some(Handover { to: Some(to), closed_at: Some(closed_at), times, .. }) = &handover {
             times.log(to, *closed_at, now);
         }
@@ -27,8 +27,8 @@ impl Node {
 
     /// Gives up a hand-over and goes back to serving, or leaves if the process is to end.
     pub(super) fn abort_handover(&mut self, now: Monotonic, reason: &str) {
-        let Phase::Leading(reign) = &mut self.phase else { return };
-        let Some(handover) = reign.handover.take() else { return };
+        let Phase::Leading(leadership) = &mut self.phase else { return };
+        let Some(handover) = leadership.handover.take() else { return };
         tracing::warn!(reason, "gave the hand-over up");
         if let Some(id) = handover.id {
             let result = Err(HandoverError::Failed(reason.to_owned()));
@@ -38,14 +38,14 @@ impl Node {
             return self.leave(now, format!("stopping: {reason}"));
         }
         match handover.step {
-            Step::Granting(_) | Step::Flushing { .. } | Step::Settling { .. } => {}
+            Step::Granting(_) | Step::Flushing { .. } | Step::AwaitingLeases { .. } => {}
             Step::Closing { .. } | Step::FlushingRest { .. } => self.open(),
             Step::Resigning { .. } | Step::Deleting { .. } => {
                 // While `Resign` is the last record, a successor relies on it and does not hold: another record has to
                 // be durable before a read is answered (R6).
-                let at = reign.clock.at(now);
-                let record = self.replica.engine.sequencer(at).commit_digest();
-                reign.stage = Stage::Beginning(record);
+                let at = leadership.clock.at(now);
+                let record = self.incarnation.engine.sequencer(at).commit_digest();
+                leadership.stage = Stage::Beginning(record);
                 planted!(AbortWithoutRecord => self.open());
             }
         }
@@ -53,8 +53,8 @@ impl Node {
 
     /// Reports a hand-over as failed because this node was deposed.
     pub(in crate::replication::node) fn fail_handover(&mut self, reason: &str) {
-        let Phase::Leading(reign) = &mut self.phase else { return };
-        if let Some(Handover { id: Some(id), .. }) = reign.handover.take() {
+        let Phase::Leading(leadership) = &mut self.phase else { return };
+        if let Some(Handover { id: Some(id), .. }) = leadership.handover.take() {
             let result = Err(HandoverError::Deposed(reason.to_owned()));
             self.commands.push(Command::HandedOver { id, result });
         }

@@ -31,7 +31,7 @@ const FEW_PROMISES: usize = 4096;
 const WARM_BUDGET: Duration = Duration::from_secs(3);
 
 /// How long the leases of a round may take to become durable and to be applied by the target.
-const SETTLE_BUDGET: Duration = Duration::from_secs(3);
+const AWAIT_BUDGET: Duration = Duration::from_secs(3);
 
 /// Time limit of writing live leases while the port is closed. The rest is covered by a bound in `Resign`: the
 /// successor neither evicts nor removes until the last of these leases has ended (R6).
@@ -97,7 +97,7 @@ enum Step {
     Flushing { lease: LeaseId, round: u32, until: Monotonic },
     /// These leases become durable, and the target applies them, while clients are still served: what is left of both
     /// when the port closes keeps clients waiting.
-    Settling { lease: LeaseId, flushed: Flushed, round: u32, flush_until: Monotonic, until: Monotonic },
+    AwaitingLeases { lease: LeaseId, flushed: Flushed, round: u32, flush_until: Monotonic, until: Monotonic },
     /// The port and the connections of clients are being closed.
     Closing { lease: LeaseId },
     /// The remaining live leases are being written to the log.
@@ -157,8 +157,8 @@ impl Node {
         self.stopping = true;
         match &self.phase {
             // A hand-over under way continues; if it is given up, this node leaves.
-            Phase::Leading(reign) if reign.handover.is_some() => {}
-            Phase::Leading(reign) if reign.stage == Stage::Serving => {
+            Phase::Leading(leadership) if leadership.handover.is_some() => {}
+            Phase::Leading(leadership) if leadership.stage == Stage::Serving => {
                 let target = self.choose_target(now, None).ok();
                 self.begin_handover(now, None, target);
             }
@@ -183,17 +183,17 @@ impl Node {
         let ttl_seconds = if planted!(SuccessorExpired) { 1 } else { ttl_seconds };
         let call = self.call(Purpose::HandoverLease, Request::LeaseGrant { ttl_seconds });
         let deadline = now.plus(self.settings.handover_timeout);
-        if let Phase::Leading(reign) = &mut self.phase {
+        if let Phase::Leading(leadership) = &mut self.phase {
             let step = Step::Granting(call);
             let flush = FlushId::default();
-            reign.handover =
+            leadership.handover =
                 Some(Handover { id, to, step, flush, deadline, closed_at: None, times: Times::default() });
         }
     }
 
     fn handover(&mut self) -> Option<&mut Handover> {
         match &mut self.phase {
-            Phase::Leading(reign) => reign.handover.as_mut(),
+            Phase::Leading(leadership) => leadership.handover.as_mut(),
             _ => None,
         }
     }
@@ -222,12 +222,13 @@ impl Node {
     }
 
     fn flush(&mut self, budget: Duration) {
-        let Phase::Leading(reign) = &mut self.phase else { return };
-        let Some(handover) = &mut reign.handover else { return };
+        let Phase::Leading(leadership) = &mut self.phase else { return };
+        let Some(handover) = &mut leadership.handover else { return };
         self.last_flush.0 += 1;
         handover.flush = self.last_flush;
-        let (flush, replica, clock) = (handover.flush, std::sync::Arc::clone(&self.replica), reign.clock);
-        self.commands.push(Command::FlushLeases { flush, replica, clock, budget });
+        let (flush, incarnation, clock) =
+            (handover.flush, std::sync::Arc::clone(&self.incarnation), leadership.clock);
+        self.commands.push(Command::FlushLeases { flush, incarnation, clock, budget });
     }
 
     /// Continues after live leases were written to the log.
@@ -238,21 +239,21 @@ impl Node {
         written: usize,
         complete: bool,
     ) {
-        let Phase::Leading(reign) = &mut self.phase else { return };
-        let at = reign.clock.at(now);
-        let Some(handover) = reign.handover.as_mut().filter(|handover| handover.flush == flush) else {
+        let Phase::Leading(leadership) = &mut self.phase else { return };
+        let at = leadership.clock.at(now);
+        let Some(handover) = leadership.handover.as_mut().filter(|handover| handover.flush == flush) else {
             return;
         };
         match handover.step {
             Step::Flushing { lease, round, until } => {
                 let again = written > FEW_PROMISES && round < WARM_ROUNDS && complete;
-                let flushed = Flushed { last: self.replica.engine.applied(), again };
-                let (flush_until, until) = (until, now.plus(SETTLE_BUDGET));
-                handover.step = Step::Settling { lease, flushed, round, flush_until, until };
+                let flushed = Flushed { last: self.incarnation.engine.applied(), again };
+                let (flush_until, until) = (until, now.plus(AWAIT_BUDGET));
+                handover.step = Step::AwaitingLeases { lease, flushed, round, flush_until, until };
             }
             Step::FlushingRest { lease } => {
                 handover.times.flushed = Some(now);
-                let resign = self.replica.engine.resign(at, complete);
+                let resign = self.incarnation.engine.resign(at, complete);
                 handover.step = Step::Resigning { lease, resign, target_until: None };
             }
             _ => {}
@@ -262,15 +263,17 @@ impl Node {
     /// Waits until the leases that were written are durable and applied by the target; then writes those that were
     /// granted meanwhile, or closes the port. A target that does not get that far while clients are served would keep
     /// them waiting, so the hand-over is given up, unless this process ends anyway.
-    fn settle(&mut self, now: Monotonic) {
-        let durable = self.replica.gate.durable();
-        let Phase::Leading(reign) = &mut self.phase else { return };
-        let Some(handover) = &mut reign.handover else { return };
-        let Step::Settling { lease, flushed, round, flush_until, until } = handover.step else { return };
+    fn await_leases(&mut self, now: Monotonic) {
+        let durable = self.incarnation.gate.durable();
+        let Phase::Leading(leadership) = &mut self.phase else { return };
+        let Some(handover) = &mut leadership.handover else { return };
+        let Step::AwaitingLeases { lease, flushed, round, flush_until, until } = handover.step else {
+            return;
+        };
         let has_all = |name: &String| self.peers.get(name).is_some_and(|told| told.applied >= flushed.last);
         let gone = handover.to.as_ref().is_some_and(|name| !self.peers.contains_key(name));
-        let settled = durable >= flushed.last && handover.to.as_ref().is_none_or(has_all);
-        if !gone && !settled {
+        let arrived = durable >= flushed.last && handover.to.as_ref().is_none_or(has_all);
+        if !gone && !arrived {
             if now < until {
                 return;
             }
@@ -286,9 +289,9 @@ impl Node {
             Replaced::StillFits => self.close_for_handover(now, lease),
             // It may have to catch up first.
             Replaced::By => {
-                let until = now.plus(SETTLE_BUDGET);
+                let until = now.plus(AWAIT_BUDGET);
                 if let Some(handover) = self.handover() {
-                    handover.step = Step::Settling { lease, flushed, round, flush_until, until };
+                    handover.step = Step::AwaitingLeases { lease, flushed, round, flush_until, until };
                 }
             }
             Replaced::NoneLeft if self.stopping => self.close_for_handover(now, lease),
@@ -300,11 +303,11 @@ impl Node {
 
     /// Closes the port and the connections of clients.
     fn close_for_handover(&mut self, now: Monotonic, lease: LeaseId) {
-        let Phase::Leading(reign) = &mut self.phase else { return };
-        let Some(handover) = &mut reign.handover else { return };
+        let Phase::Leading(leadership) = &mut self.phase else { return };
+        let Some(handover) = &mut leadership.handover else { return };
         handover.step = Step::Closing { lease };
         handover.closed_at = Some(now);
-        reign.stage = Stage::Closed;
+        leadership.stage = Stage::Closed;
         self.close_gate();
         self.commands.push(Command::Close);
     }
@@ -322,8 +325,8 @@ impl Node {
     }
 
     pub(in crate::replication::node) fn advance_handover(&mut self, now: Monotonic) {
-        let Phase::Leading(reign) = &mut self.phase else { return };
-        let Some(handover) = &mut reign.handover else { return };
+        let Phase::Leading(leadership) = &mut self.phase else { return };
+        let Some(handover) = &mut leadership.handover else { return };
         let late = now >= handover.deadline;
         match &mut handover.step {
             Step::Granting(_) if late => {
@@ -332,7 +335,7 @@ impl Node {
             Step::Flushing { .. } if late => {
                 self.abort_handover(now, "preparing it took too long: leases were still being written");
             }
-            Step::Settling { .. } if late => {
+            Step::AwaitingLeases { .. } if late => {
                 self.abort_handover(now, "preparing it took too long: the target had not applied the leases");
             }
             // Clients' calls do not end, or the leases cannot be written: another master takes over as after a crash.
@@ -340,7 +343,7 @@ impl Node {
                 self.leave(now, "closing the port for a hand-over took too long".to_owned());
             }
             Step::Granting(_) | Step::Flushing { .. } | Step::Closing { .. } | Step::FlushingRest { .. } => {}
-            Step::Settling { .. } => self.settle(now),
+            Step::AwaitingLeases { .. } => self.await_leases(now),
             Step::Resigning { .. } => self.await_target(now),
             Step::Deleting { .. } if planted!(SuccessorExpired) => self.delete_election(now),
             Step::Deleting { until, .. } if now >= *until => {
@@ -354,9 +357,9 @@ impl Node {
 
     /// Waits until the last record is durable and the target has applied it.
     fn await_target(&mut self, now: Monotonic) {
-        let durable = self.replica.gate.durable();
-        let Phase::Leading(reign) = &mut self.phase else { return };
-        let Some(handover) = &mut reign.handover else { return };
+        let durable = self.incarnation.gate.durable();
+        let Phase::Leading(leadership) = &mut self.phase else { return };
+        let Some(handover) = &mut leadership.handover else { return };
         let Step::Resigning { lease, resign, target_until } = &mut handover.step else { return };
         if durable < *resign {
             if now >= handover.deadline {

@@ -14,11 +14,11 @@ const MAX_BEHIND: u64 = 10_000;
 
 impl Node {
     pub(super) fn choose_target(&self, now: Monotonic, to: Option<String>) -> Result<String, HandoverError> {
-        let Phase::Leading(reign) = &self.phase else { return Err(HandoverError::NotPrimary) };
-        if reign.stage != Stage::Serving {
+        let Phase::Leading(leadership) = &self.phase else { return Err(HandoverError::NotPrimary) };
+        if leadership.stage != Stage::Serving {
             return Err(HandoverError::NotPrimary);
         }
-        if reign.handover.is_some() {
+        if leadership.handover.is_some() {
             return Err(HandoverError::Busy);
         }
         if to.as_ref() == Some(&self.settings.name) {
@@ -34,11 +34,11 @@ impl Node {
     /// Returns whether a standby can take over: it is a connected peer that reported lately, is not far behind this
     /// primary's own durable prefix, and does not doubt its state.
     fn is_target(&self, now: Monotonic, name: &str) -> bool {
-        let (Some(member), Some(told)) = (self.view.member(name), self.peers.get(name)) else {
+        let (Some(member), Some(told)) = (self.seen_keys.member(name), self.peers.get(name)) else {
             return false;
         };
         planted!(StaleTarget => return member.role == Role::Standby);
-        let durable = self.replica.gate.durable().0;
+        let durable = self.incarnation.gate.durable().0;
         member.boot_id == told.boot_id
             && member.role == Role::Standby
             && !member.in_doubt
@@ -55,8 +55,8 @@ impl Node {
 
     /// Takes another standby if the target can no longer take over.
     pub(super) fn replace_target(&mut self, now: Monotonic) -> Replaced {
-        let Phase::Leading(reign) = &self.phase else { return Replaced::NoneLeft };
-        let target = reign.handover.as_ref().and_then(|handover| handover.to.clone());
+        let Phase::Leading(leadership) = &self.phase else { return Replaced::NoneLeft };
+        let target = leadership.handover.as_ref().and_then(|handover| handover.to.clone());
         let Some(name) = target.filter(|name| !self.is_target(now, name)) else { return Replaced::StillFits };
         let other = self.best_target(now);
         let replaced = if other.is_some() { Replaced::By } else { Replaced::NoneLeft };

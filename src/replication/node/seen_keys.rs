@@ -20,7 +20,7 @@ const OLD_NEWS: Duration = Duration::from_secs(2);
 
 /// The keys of the cluster as a node last saw them, and when.
 #[derive(Debug, Default)]
-pub struct View {
+pub struct SeenKeys {
     /// The keys; at revision zero if they were not read yet.
     keys: ClusterView,
     /// When the election key was first seen absent; `None` while a master leads.
@@ -41,7 +41,7 @@ pub struct View {
     back_at: Option<Monotonic>,
 }
 
-impl View {
+impl SeenKeys {
     /// Returns the master that leads.
     #[must_use]
     pub fn leader(&self) -> Option<&Leader> {
@@ -134,24 +134,24 @@ impl View {
 
 impl Node {
     pub(super) fn keep_view(&mut self, now: Monotonic) {
-        if self.view.call.is_none() && now >= self.view.next_poll {
-            self.view.next_poll = now.plus(POLL);
+        if self.seen_keys.call.is_none() && now >= self.seen_keys.next_poll {
+            self.seen_keys.next_poll = now.plus(POLL);
             let request = Request::Get(Get::all(self.settings.keys.cluster()));
-            let known = self.view.keys.revision;
-            self.view.call = Some((self.call(Purpose::View, request), known));
+            let known = self.seen_keys.keys.revision;
+            self.seen_keys.call = Some((self.call(Purpose::Keys, request), known));
         }
     }
 
-    pub(super) fn view_read(&mut self, now: Monotonic, call: CallId, result: Result<Response, Failure>) {
-        let Some((_, known)) = self.view.call.take_if(|(asked, _)| *asked == call) else { return };
+    pub(super) fn keys_read(&mut self, now: Monotonic, call: CallId, result: Result<Response, Failure>) {
+        let Some((_, known)) = self.seen_keys.call.take_if(|(asked, _)| *asked == call) else { return };
         let Ok(Response::Got { revision, page }) = result else {
             return;
         };
-        let long = self.settings.leader_ttl.max(self.view.leader_ttl) / 2;
-        if self.view.read_at.is_some_and(|before| now.since(before) >= long) {
-            self.view.back_at = Some(now);
+        let long = self.settings.leader_ttl.max(self.seen_keys.leader_ttl) / 2;
+        if self.seen_keys.read_at.is_some_and(|before| now.since(before) >= long) {
+            self.seen_keys.back_at = Some(now);
         }
-        self.view.read_at = Some(now);
+        self.seen_keys.read_at = Some(now);
         if revision < known {
             // A linearizable read that was sent after `known` was seen: etcd itself has gone back.
             tracing::error!(
@@ -159,23 +159,23 @@ impl Node {
                 revision,
                 "the revision of etcd went back: it was restored from a backup, or replaced"
             );
-            self.view.went_back += 1;
-            let watch = self.view.watch.take();
+            self.seen_keys.went_back += 1;
+            let watch = self.seen_keys.watch.take();
             self.unwatch(watch);
             self.store_went_back(now);
-        } else if revision < self.view.keys.revision {
+        } else if revision < self.seen_keys.keys.revision {
             // A watch has delivered newer keys already.
             return;
         }
-        self.view.keys = ClusterView::read(&self.settings.keys, revision, &page.entries);
-        self.view.note_leader(now);
-        if self.view.watch.is_none() {
+        self.seen_keys.keys = ClusterView::read(&self.settings.keys, revision, &page.entries);
+        self.seen_keys.note_leader(now);
+        if self.seen_keys.watch.is_none() {
             let request = WatchRequest {
                 range: self.settings.keys.cluster(),
                 from_revision: revision + 1,
                 deletions: true,
             };
-            self.view.watch = Some(self.watch(request));
+            self.seen_keys.watch = Some(self.watch(request));
         }
         self.view_is_new(now);
     }
@@ -185,19 +185,19 @@ impl Node {
             WatchEvent::Changes { revision, changes } => {
                 // One by one: a leader that came and went in between counts, too.
                 for change in &changes {
-                    let known = self.view.keys.revision;
-                    self.view.keys.change(&self.settings.keys, known, std::slice::from_ref(change));
-                    self.view.note_leader(now);
+                    let known = self.seen_keys.keys.revision;
+                    self.seen_keys.keys.change(&self.settings.keys, known, std::slice::from_ref(change));
+                    self.seen_keys.note_leader(now);
                 }
-                self.view.keys.change(&self.settings.keys, revision, &[]);
-                self.view.note_leader(now);
+                self.seen_keys.keys.change(&self.settings.keys, revision, &[]);
+                self.seen_keys.note_leader(now);
                 self.view_is_new(now);
             }
             WatchEvent::Progress { .. } => {}
             WatchEvent::Compacted { .. } | WatchEvent::Broken(_) => {
                 // The next read starts another watch.
-                self.view.watch = None;
-                self.view.next_poll = self.view.next_poll.min(now.plus(RETRY));
+                self.seen_keys.watch = None;
+                self.seen_keys.next_poll = self.seen_keys.next_poll.min(now.plus(RETRY));
             }
         }
     }
@@ -219,14 +219,14 @@ impl Node {
 
     /// Ceases to lead if the election key is gone, or is another master's.
     fn view_is_new(&mut self, now: Monotonic) {
-        let super::Phase::Leading(reign) = &self.phase else { return };
-        let mine = self.view.leader().is_some_and(|leader| leader.term == reign.term);
+        let super::Phase::Leading(leadership) = &self.phase else { return };
+        let mine = self.seen_keys.leader().is_some_and(|leader| leader.term == leadership.term);
         // A view from before the election shows nothing about it.
-        if mine || self.view.keys.revision < reign.term.0 {
+        if mine || self.seen_keys.keys.revision < leadership.term.0 {
             return;
         }
         // A watch may be quicker than the answer to the transaction that deleted the key.
-        if reign.handover.as_ref().is_some_and(|handover| handover.is_deleting()) {
+        if leadership.handover.as_ref().is_some_and(|handover| handover.is_deleting()) {
             self.finish_handover(now);
         } else {
             self.leave(now, "the election key is gone".to_owned());

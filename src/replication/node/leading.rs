@@ -5,10 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::campaign::Campaign;
-use super::{CallId, Command, Node, Phase, Purpose, Reign, Stage, status};
+use super::{CallId, Command, Leadership, Node, Phase, Purpose, Stage, status};
 use crate::cluster::log_end::History;
 use crate::coordination::types::{Compare, Failure, KeyRange, Op, Request, Response, Txn};
-use crate::replication::follower::Position;
+use crate::replication::log_position::Position;
 use crate::replication::time::Monotonic;
 use crate::replication::writer::Written;
 
@@ -28,9 +28,9 @@ const RETRY_OPEN: Duration = Duration::from_secs(5);
 const RETRY_OPEN_ALONE: Duration = Duration::from_secs(1);
 
 impl Node {
-    fn reign(&mut self) -> Option<&mut Reign> {
+    fn leadership(&mut self) -> Option<&mut Leadership> {
         match &mut self.phase {
-            Phase::Leading(reign) => Some(reign),
+            Phase::Leading(leadership) => Some(leadership),
             _ => None,
         }
     }
@@ -49,7 +49,7 @@ impl Node {
     pub(super) fn keep_lease(&mut self, now: Monotonic) {
         let interval = self.settings.keep_alive;
         let lease = match &mut self.phase {
-            Phase::Leading(reign) => &mut reign.lease,
+            Phase::Leading(leadership) => &mut leadership.lease,
             Phase::Campaigning(Campaign::Creating { lease, .. }) => lease,
             _ => return,
         };
@@ -60,7 +60,7 @@ impl Node {
         let request = Request::LeaseKeepAlive { lease: lease.id };
         let call = self.call(Purpose::KeepAlive, request);
         match &mut self.phase {
-            Phase::Leading(reign) => reign.lease.asked(call, now),
+            Phase::Leading(leadership) => leadership.lease.asked(call, now),
             Phase::Campaigning(Campaign::Creating { lease, .. }) => lease.asked(call, now),
             _ => {}
         }
@@ -68,7 +68,7 @@ impl Node {
 
     pub(super) fn kept_alive(&mut self, now: Monotonic, call: CallId, result: Result<Response, Failure>) {
         let lease = match &mut self.phase {
-            Phase::Leading(reign) => &mut reign.lease,
+            Phase::Leading(leadership) => &mut leadership.lease,
             Phase::Campaigning(Campaign::Creating { lease, .. }) => lease,
             _ => return,
         };
@@ -77,10 +77,10 @@ impl Node {
         match result {
             Ok(Response::LeaseKeptAlive { ttl_seconds }) if ttl_seconds > 0 => {
                 lease.confirm(Duration::from_secs(ttl_seconds.unsigned_abs()), sent);
-                if let Phase::Leading(reign) = &self.phase
-                    && reign.serves()
+                if let Phase::Leading(leadership) = &self.phase
+                    && leadership.serves()
                 {
-                    self.replica.gate.open_until(reign.lease.deadline());
+                    self.incarnation.gate.open_until(leadership.lease.deadline());
                 }
             }
             Ok(_) => {
@@ -99,7 +99,7 @@ impl Node {
     /// was set, this costs one round trip and no leadership.
     pub(super) fn clock_jumped(&mut self, now: Monotonic, drift: Duration) {
         let lease = match &mut self.phase {
-            Phase::Leading(reign) => &mut reign.lease,
+            Phase::Leading(leadership) => &mut leadership.lease,
             Phase::Campaigning(Campaign::Creating { lease, .. }) => lease,
             _ => return,
         };
@@ -116,72 +116,72 @@ impl Node {
 
     /// Commits a digest each second. It is a heartbeat, and lets standbys compare their state with this one.
     fn beat(&mut self, now: Monotonic) {
-        let Phase::Leading(reign) = &mut self.phase else { return };
-        let quiet = reign.handover.as_ref().is_some_and(|handover| handover.is_resigned());
-        if !reign.serves() || quiet || now < reign.next_heartbeat {
+        let Phase::Leading(leadership) = &mut self.phase else { return };
+        let quiet = leadership.handover.as_ref().is_some_and(|handover| handover.is_resigned());
+        if !leadership.serves() || quiet || now < leadership.next_heartbeat {
             return;
         }
-        reign.next_heartbeat = now.plus(HEARTBEAT);
-        let at = reign.clock.at(now);
-        self.replica.engine.sequencer(at).commit_digest();
+        leadership.next_heartbeat = now.plus(HEARTBEAT);
+        let at = leadership.clock.at(now);
+        self.incarnation.engine.sequencer(at).commit_digest();
     }
 
     fn write(&mut self, now: Monotonic) {
-        let queue = std::sync::Arc::clone(&self.replica.queue);
-        let Some(reign) = self.reign() else { return };
-        let txn = match reign.retry_at {
+        let queue = std::sync::Arc::clone(&self.incarnation.queue);
+        let Some(leadership) = self.leadership() else { return };
+        let txn = match leadership.retry_at {
             Some(at) if now < at => return,
             Some(_) => {
-                reign.retry_at = None;
-                planted!(Repack => reign.writer.repack(&queue));
-                reign.writer.again()
+                leadership.retry_at = None;
+                planted!(Repack => leadership.writer.repack(&queue));
+                leadership.writer.again()
             }
-            None if reign.writer.is_busy() => None,
-            None if reign.serves()
+            None if leadership.writer.is_busy() => None,
+            None if leadership.serves()
                 && !queue.has_full_batch()
-                && reign.linger.holds(now, queue.records_after(reign.writer.end().last)) =>
+                && leadership.linger.delays(now, queue.records_after(leadership.writer.end().last)) =>
             {
                 None
             }
-            None => match reign.writer.next(&queue) {
+            None => match leadership.writer.next(&queue) {
                 Ok(txn) => txn,
                 Err(gap) => return self.leave(now, gap.to_string()),
             },
         };
         if let Some(txn) = txn {
-            if self.replica.gate.writing_for(now).is_zero() {
-                self.replica.gate.set_writing(Some(now));
+            if self.incarnation.gate.writing_for(now).is_zero() {
+                self.incarnation.gate.set_writing(Some(now));
             }
             let call = self.call(Purpose::Write, Request::Txn(txn));
-            if let Some(reign) = self.reign() {
-                reign.writing = Some(call);
+            if let Some(leadership) = self.leadership() {
+                leadership.writing = Some(call);
             }
         }
     }
 
     pub(super) fn written(&mut self, now: Monotonic, call: CallId, result: Result<Response, Failure>) {
-        let replica = std::sync::Arc::clone(&self.replica);
-        let Some(reign) = self.reign() else { return };
+        let incarnation = std::sync::Arc::clone(&self.incarnation);
+        let Some(leadership) = self.leadership() else { return };
         // The answer to a write of an earlier term means nothing in this one.
-        let ours = reign.writing == Some(call);
+        let ours = leadership.writing == Some(call);
         let ours = ours || planted!(AnyWriteAnswer);
         if !ours {
             return;
         }
-        reign.writing = None;
-        let before = reign.writer.end().last;
+        leadership.writing = None;
+        let before = leadership.writer.end().last;
         let refused = match &result {
             Err(Failure::Refused(reason)) => Some(reason.clone()),
             _ => None,
         };
-        match reign.writer.answered(result, &replica.queue) {
+        match leadership.writer.answered(result, &incarnation.queue) {
             Written::Durable(id) => {
-                let (answered, waiting) = (id.0 - before.0, replica.queue.records_after(id));
-                reign.linger.committed(now, answered, waiting, replica.gate.writing_for(now));
-                replica.gate.set_writing(None);
-                replica.gate.advance(id);
-                let position = Position::behind(reign.writer.end(), reign.term);
-                let reopening = reign.stage;
+                let (answered, waiting) = (id.0 - before.0, incarnation.queue.records_after(id));
+                leadership.linger.committed(now, answered, waiting, incarnation.gate.writing_for(now));
+                incarnation.gate.set_writing(None);
+                incarnation.gate.advance(id);
+                let position = Position::behind(leadership.writer.end(), leadership.term);
+                let reopening = leadership.stage;
                 self.history = History::newer(self.history, History::at(&position));
                 self.log_accepted();
                 if let Stage::Beginning(first) = reopening
@@ -192,7 +192,7 @@ impl Node {
             }
             Written::Unknown => {
                 let wait = if refused.is_some() { RETRY_REFUSED } else { RETRY };
-                reign.retry_at = Some(now.plus(wait));
+                leadership.retry_at = Some(now.plus(wait));
                 if let Some(reason) = refused {
                     self.log_refused(reason);
                 }
@@ -214,7 +214,7 @@ impl Node {
                 "etcd refuses to write the log: changes are refused, and no other master can be elected, until it accepts writes again"
             );
         }
-        self.replica.gate.set_log_full(true);
+        self.incarnation.gate.set_log_full(true);
         self.refused = Some(reason);
     }
 
@@ -222,31 +222,31 @@ impl Node {
     fn log_accepted(&mut self) {
         if self.refused.take().is_some() {
             tracing::info!("etcd accepts writes to the log again");
-            self.replica.gate.set_log_full(false);
+            self.incarnation.gate.set_log_full(false);
         }
     }
 
     /// Opens the gate and the port.
     pub(super) fn open(&mut self) {
-        let replica = std::sync::Arc::clone(&self.replica);
-        let Some(reign) = self.reign() else { return };
-        reign.stage = Stage::Opening;
-        replica.gate.open_until(reign.lease.deadline());
-        let (clock, term) = (reign.clock, reign.term);
-        self.commands.push(Command::Open { replica, clock, term });
+        let incarnation = std::sync::Arc::clone(&self.incarnation);
+        let Some(leadership) = self.leadership() else { return };
+        leadership.stage = Stage::Opening;
+        incarnation.gate.open_until(leadership.lease.deadline());
+        let (clock, term) = (leadership.clock, leadership.term);
+        self.commands.push(Command::Open { incarnation, clock, term });
     }
 
     pub(super) fn opened(&mut self, now: Monotonic) {
-        let Some(reign) = self.reign() else { return };
-        if reign.stage == Stage::Opening {
-            reign.stage = Stage::Publishing { call: None, retry_at: now };
+        let Some(leadership) = self.leadership() else { return };
+        if leadership.stage == Stage::Opening {
+            leadership.stage = Stage::Publishing { call: None, retry_at: now };
         }
     }
 
     /// Clients cannot be served: another process has the port, for instance. To stand again at once would win again, and
     /// keep out the masters that can serve.
     pub(super) fn open_failed(&mut self, now: Monotonic, reason: &str) {
-        let alone = self.view.members().all(|member| member.name == self.settings.name);
+        let alone = self.seen_keys.members().all(|member| member.name == self.settings.name);
         let wait = if alone { RETRY_OPEN_ALONE } else { RETRY_OPEN };
         self.stand_after = self.stand_after.max(now.plus(wait));
         self.leave(now, format!("cannot serve: {reason}"));
@@ -258,42 +258,45 @@ impl Node {
         let election = self.settings.keys.election();
         let successor = KeyRange::key(self.settings.keys.switchover());
         let address = Bytes::from(self.settings.addresses.rpc.clone());
-        let Some(reign) = self.reign() else { return };
-        let Stage::Publishing { call: None, retry_at } = reign.stage else { return };
+        let Some(leadership) = self.leadership() else { return };
+        let Stage::Publishing { call: None, retry_at } = leadership.stage else { return };
         if now < retry_at {
             return;
         }
         let txn = Txn {
-            compare: vec![Compare::CreateRevision { key: election, equals: reign.term.0 }],
+            compare: vec![Compare::CreateRevision { key: election, equals: leadership.term.0 }],
             // The name of the successor has served its purpose: the next election shall not wait for it.
-            success: vec![Op::Put { key, value: address, lease: reign.lease.id }, Op::Delete(successor)],
+            success: vec![Op::Put { key, value: address, lease: leadership.lease.id }, Op::Delete(successor)],
             failure: Vec::new(),
         };
         let asked = self.call(Purpose::Publish, Request::Txn(txn));
-        if let Some(reign) = self.reign() {
-            reign.stage = Stage::Publishing { call: Some(asked), retry_at };
+        if let Some(leadership) = self.leadership() {
+            leadership.stage = Stage::Publishing { call: Some(asked), retry_at };
         }
     }
 
     pub(super) fn published(&mut self, now: Monotonic, answer: CallId, result: Result<Response, Failure>) {
-        let Some(reign) = self.reign() else { return };
-        let Stage::Publishing { call: Some(asked), .. } = reign.stage else { return };
+        let Some(leadership) = self.leadership() else { return };
+        let Stage::Publishing { call: Some(asked), .. } = leadership.stage else { return };
         if asked != answer {
             return;
         }
         match result {
             Ok(Response::Txn { succeeded: true, .. }) => {
-                reign.stage = Stage::Serving;
-                if std::mem::replace(&mut reign.told, true) {
-                    tracing::info!(term = reign.term.0, "serving again after a hand-over that was given up");
+                leadership.stage = Stage::Serving;
+                if std::mem::replace(&mut leadership.told, true) {
+                    tracing::info!(
+                        term = leadership.term.0,
+                        "serving again after a hand-over that was given up"
+                    );
                     return;
                 }
                 let promotion = status::Promotion {
-                    term: reign.term,
+                    term: leadership.term,
                     at: now,
-                    reason: reign.reason.clone(),
-                    total: now.since(reign.gone_at),
-                    took: now.since(reign.won_at),
+                    reason: leadership.reason.clone(),
+                    total: now.since(leadership.gone_at),
+                    took: now.since(leadership.won_at),
                 };
                 let (term, reason) = (promotion.term.0, promotion.reason.as_str());
                 tracing::info!(term, reason, total = ?promotion.total, took = ?promotion.took, "serving as primary");
@@ -302,12 +305,12 @@ impl Node {
             Ok(Response::Txn { succeeded: false, .. }) | Err(Failure::LeaseNotFound) => {
                 self.leave(now, "lost the election while opening".to_owned());
             }
-            Ok(_) | Err(_) => reign.stage = Stage::Publishing { call: None, retry_at: now.plus(RETRY) },
+            Ok(_) | Err(_) => leadership.stage = Stage::Publishing { call: None, retry_at: now.plus(RETRY) },
         }
     }
 }
 
-impl Reign {
+impl Leadership {
     /// Returns whether clients may be answered.
     pub(super) fn serves(&self) -> bool {
         !matches!(self.stage, Stage::Beginning(_) | Stage::Closed)

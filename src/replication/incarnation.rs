@@ -12,7 +12,7 @@ use crate::engine::{Engine, Log};
 
 /// One incarnation of the state; discarded as a whole.
 #[derive(Debug)]
-pub struct Replica {
+pub struct Incarnation {
     /// The metadata.
     pub engine: Arc<Engine>,
     /// Records that wait to be written.
@@ -23,7 +23,7 @@ pub struct Replica {
     pub guards: TermGuards,
 }
 
-impl Replica {
+impl Incarnation {
     /// Creates an empty state whose queue has a capacity of `queue_bytes`.
     #[must_use]
     pub fn new(settings: EngineSettings, queue_bytes: usize) -> Arc<Self> {
@@ -47,7 +47,7 @@ impl Replica {
 
     /// Returns whether every record that was applied is known to be durable.
     #[must_use]
-    pub fn is_settled(&self) -> bool {
+    pub fn is_durable(&self) -> bool {
         self.engine.applied() == self.gate.durable()
     }
 }

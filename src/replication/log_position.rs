@@ -1,14 +1,14 @@
-//! The follower: accepts batches in their order and applies them, and detects a batch of another history.
+//! The position in the log: accepts batches in their order, applies them, and detects a batch of another history.
 
 use bytes::Bytes;
 
 use super::batch::{Batch, BatchError};
-use super::replica::Replica;
+use super::incarnation::Incarnation;
 use super::writer::End;
 use crate::cluster::log_end::{Checksum, Latest, LogId};
 use crate::engine::types::{SequenceId, Term};
 
-/// The position of a follower in the log.
+/// How far a standby has applied the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// The log; `None` before its first batch.
@@ -75,7 +75,7 @@ impl Position {
     }
 
     /// Applies a batch if it is the next one.
-    pub fn offer(&mut self, bytes: &[u8], replica: &Replica) -> Offered {
+    pub fn offer(&mut self, bytes: &[u8], incarnation: &Incarnation) -> Offered {
         let batch = match Batch::open(bytes) {
             Ok(batch) => batch,
             Err(error) => return Offered::Damaged(damage(&error)),
@@ -107,9 +107,9 @@ impl Position {
             return Offered::Foreign(format!("batch {} is of an earlier term", header.first.0));
         }
         let now = crate::engine::types::LogTime(0);
-        let mut sequencer = replica.engine.sequencer(now);
+        let mut sequencer = incarnation.engine.sequencer(now);
         // A change that did not come from the log has taken ids that the next records would get (INV-1, INV-8).
-        let found = replica.engine.applied();
+        let found = incarnation.engine.applied();
         if found != self.applied {
             return Offered::Diverged(format!(
                 "the state is at record {}, but the log was followed to record {}",
@@ -122,7 +122,7 @@ impl Position {
         *self =
             Self { log: Some(header.log), applied: header.last, checksum: batch.checksum, term: header.term };
         // What was read from the log is durable.
-        replica.gate.advance(self.applied);
+        incarnation.gate.advance(self.applied);
         Offered::Applied
     }
 }
