@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use tracing_subscriber::EnvFilter;
 
-use crate::master::files;
+use crate::master::fd_limit;
 use crate::master::run::run;
 use crate::master::settings::command_line::{Parsed, parse};
 use crate::master::settings::{LogFormat, LogLevel, LogSettings, Settings};
@@ -35,7 +35,7 @@ pub fn main(args: &[String]) -> ExitCode {
     };
     start_logs(&settings.log);
     end_on_panic();
-    files::raise();
+    fd_limit::raise();
     for warning in warnings {
         tracing::warn!("{}", warning.0);
     }

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use crate::engine::ops::CHUNK_BYTES;
 use crate::engine::own_records;
-use crate::master::current::Passage;
+use crate::master::live_state::AnswerGate;
 use crate::replication::admission::{Admission, ChunksAhead, Refusal};
 use crate::replication::queue_space::{OwnedPermit, Permit};
 use crate::replication::term_guard::TermGuard;
 
 /// How often a caller that waits checks whether this master still leads.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
+pub(super) const LEADERSHIP_CHECK: Duration = Duration::from_millis(20);
 
 /// How often long work checks whether its next chunk is admitted: about as long as a commit takes.
 const CHUNK_PAUSE: Duration = Duration::from_millis(1);
@@ -25,7 +25,7 @@ pub struct Entry {
     _guard: Option<TermGuard>,
 }
 
-impl Passage {
+impl AnswerGate {
     /// Takes a guard of the term. Without a log there are no terms, and none is needed.
     pub fn guard(&self) -> Result<Option<TermGuard>, Refusal> {
         match &self.0 {
@@ -48,7 +48,7 @@ impl Passage {
                 Admission::Waiting => ticket.as_ref().map(|ticket| ticket.granted()),
             };
             if let Some(granted) = wait {
-                let _ = tokio::time::timeout(LOOK_AGAIN, granted).await;
+                let _ = tokio::time::timeout(LEADERSHIP_CHECK, granted).await;
             }
         }
     }
@@ -57,7 +57,7 @@ impl Passage {
 /// Admission for long work, chunk by chunk. All chunks run on the thread that asks for them.
 #[derive(Debug)]
 pub struct ChunkPermits<'p> {
-    passage: &'p Passage,
+    answer_gate: &'p AnswerGate,
     guard: Option<&'p TermGuard>,
     permit: Option<Permit<'p>>,
     refusal: Option<Refusal>,
@@ -67,8 +67,8 @@ pub struct ChunkPermits<'p> {
 impl<'p> ChunkPermits<'p> {
     /// Begins without a permit, for work that holds this guard.
     #[must_use]
-    pub fn new(passage: &'p Passage, guard: Option<&'p TermGuard>) -> Self {
-        Self { passage, guard, permit: None, refusal: None, ahead: ChunksAhead::new(own_records::last()) }
+    pub fn new(answer_gate: &'p AnswerGate, guard: Option<&'p TermGuard>) -> Self {
+        Self { answer_gate, guard, permit: None, refusal: None, ahead: ChunksAhead::new(own_records::last()) }
     }
 
     /// Returns the permit of the chunk before, and waits for the next one. Returns false if the work has to stop.
@@ -107,7 +107,7 @@ impl<'p> ChunkPermits<'p> {
             if self.is_cancelled() {
                 return Err(Refusal::NotLeading);
             }
-            let Some((incarnation, clock)) = &self.passage.0 else { return Ok(None) };
+            let Some((incarnation, clock)) = &self.answer_gate.0 else { return Ok(None) };
             let admission = if self.ahead.is_full(incarnation.gate.durable()) {
                 incarnation.admit_later(clock.now(), since.elapsed())
             } else {
@@ -133,36 +133,36 @@ mod tests {
     use crate::replication::time::{Monotonic, MonotonicClock};
     use std::sync::Arc;
 
-    fn passage(queue_bytes: usize) -> (Passage, Arc<Incarnation>) {
+    fn answer_gate(queue_bytes: usize) -> (AnswerGate, Arc<Incarnation>) {
         let incarnation = Incarnation::new(EngineSettings::default(), queue_bytes);
         incarnation.gate.open_until(Monotonic(u64::MAX));
         incarnation.guards.open();
-        (Passage(Some((Arc::clone(&incarnation), MonotonicClock::start()))), incarnation)
+        (AnswerGate(Some((Arc::clone(&incarnation), MonotonicClock::start()))), incarnation)
     }
 
     #[tokio::test]
     async fn an_http_change_waits_for_space_and_for_no_closed_term() {
-        let (passage, incarnation) = passage(100);
+        let (answer_gate, incarnation) = answer_gate(100);
         let taken = incarnation.queue.try_acquire(100).unwrap();
-        let mut enters = Box::pin(passage.enter(50));
-        assert!(tokio::time::timeout(LOOK_AGAIN * 2, &mut enters).await.is_err());
+        let mut enters = Box::pin(answer_gate.enter(50));
+        assert!(tokio::time::timeout(LEADERSHIP_CHECK * 2, &mut enters).await.is_err());
         drop(taken);
         let entry = enters.await.unwrap();
         assert_eq!(incarnation.queue.bytes(), 50);
         incarnation.guards.close();
         assert!(!incarnation.guards.is_drained(), "the change is under way");
-        assert_eq!(passage.enter(1).await.unwrap_err(), Refusal::NotLeading);
+        assert_eq!(answer_gate.enter(1).await.unwrap_err(), Refusal::NotLeading);
         drop(entry);
         assert!(incarnation.guards.is_drained() && incarnation.queue.bytes() == 0);
     }
 
     /// A replica with long work that has begun as many chunks as it may before one of them is durable.
     fn begun<'p>(
-        passage: &'p Passage,
+        answer_gate: &'p AnswerGate,
         incarnation: &Incarnation,
         guard: Option<&'p TermGuard>,
     ) -> ChunkPermits<'p> {
-        let mut chunks = ChunkPermits::new(passage, guard);
+        let mut chunks = ChunkPermits::new(answer_gate, guard);
         for _ in 0..=CHUNKS_AHEAD {
             assert!(chunks.next_chunk());
             incarnation.engine.sequencer(LogTime(1)).commit(&Record::Digest { digest: Digest(0) });
@@ -172,11 +172,11 @@ mod tests {
 
     #[test]
     fn long_work_has_few_chunks_that_are_not_durable() {
-        let (passage, incarnation) = passage(64 << 20);
-        let guard = passage.guard().unwrap();
+        let (answer_gate, incarnation) = answer_gate(64 << 20);
+        let guard = answer_gate.guard().unwrap();
         std::thread::scope(|scope| {
-            let next = scope.spawn(|| begun(&passage, &incarnation, guard.as_ref()).next_chunk());
-            std::thread::sleep(LOOK_AGAIN * 3);
+            let next = scope.spawn(|| begun(&answer_gate, &incarnation, guard.as_ref()).next_chunk());
+            std::thread::sleep(LEADERSHIP_CHECK * 3);
             assert!(!next.is_finished(), "no chunk is durable");
             incarnation.gate.advance(SequenceId(1));
             assert!(next.join().unwrap());
@@ -186,9 +186,9 @@ mod tests {
     /// A sweep beside busy clients: their records are not its own.
     #[test]
     fn long_work_that_writes_nothing_waits_for_no_record_of_others() {
-        let (passage, incarnation) = passage(64 << 20);
-        let guard = passage.guard().unwrap();
-        let mut chunks = ChunkPermits::new(&passage, guard.as_ref());
+        let (answer_gate, incarnation) = answer_gate(64 << 20);
+        let guard = answer_gate.guard().unwrap();
+        let mut chunks = ChunkPermits::new(&answer_gate, guard.as_ref());
         let began = Instant::now();
         for _ in 0..3 * CHUNKS_AHEAD {
             assert!(chunks.next_chunk());
@@ -203,9 +203,9 @@ mod tests {
 
     #[test]
     fn long_work_that_waits_for_its_chunks_ends_with_the_lease() {
-        let (passage, incarnation) = passage(64 << 20);
-        let guard = passage.guard().unwrap();
-        let mut chunks = begun(&passage, &incarnation, guard.as_ref());
+        let (answer_gate, incarnation) = answer_gate(64 << 20);
+        let guard = answer_gate.guard().unwrap();
+        let mut chunks = begun(&answer_gate, &incarnation, guard.as_ref());
         incarnation.gate.close();
         assert!(!chunks.next_chunk());
         assert_eq!(chunks.refusal(), Some(Refusal::NotLeading));
@@ -213,9 +213,9 @@ mod tests {
 
     #[test]
     fn long_work_stops_between_chunks_when_its_term_is_closed() {
-        let (passage, incarnation) = passage(1 << 20);
-        let guard = passage.guard().unwrap();
-        let mut chunks = ChunkPermits::new(&passage, guard.as_ref());
+        let (answer_gate, incarnation) = answer_gate(1 << 20);
+        let guard = answer_gate.guard().unwrap();
+        let mut chunks = ChunkPermits::new(&answer_gate, guard.as_ref());
         assert!(chunks.next_chunk() && incarnation.queue.bytes() > 0);
         assert!(chunks.next_chunk());
         incarnation.guards.close();
@@ -227,10 +227,10 @@ mod tests {
 
     #[test]
     fn long_work_makes_no_record_while_etcd_is_out_of_space() {
-        let (passage, incarnation) = passage(1 << 20);
+        let (answer_gate, incarnation) = answer_gate(1 << 20);
         incarnation.gate.set_log_full(true);
-        let guard = passage.guard().unwrap();
-        let mut chunks = ChunkPermits::new(&passage, guard.as_ref());
+        let guard = answer_gate.guard().unwrap();
+        let mut chunks = ChunkPermits::new(&answer_gate, guard.as_ref());
         assert!(!chunks.next_chunk());
         assert_eq!(chunks.refusal(), Some(Refusal::OutOfSpace));
     }

@@ -1,27 +1,27 @@
 //! The process that serves Mooncake clients: request handlers, upkeep, HTTP, settings.
 
-pub mod admin;
 pub mod admin_api;
 pub mod admission;
 pub mod companion;
-pub mod current;
 pub mod data_dir;
-pub mod describe;
-mod door;
+mod draining_port;
 mod effects;
 pub mod etcd_health;
-pub mod files;
+pub mod fd_limit;
 pub mod flags;
 pub mod handlers;
 pub mod http;
+pub mod http_backend;
+pub mod live_state;
 pub mod metadata_server;
 pub mod metrics;
 mod parked_puts;
 pub mod peer;
-mod role;
+mod replicated;
+pub mod reply_encoding;
+pub mod rpc_server;
+pub mod rpc_service;
 pub mod run;
-pub mod service;
-pub mod serving;
 pub mod settings;
 pub mod startup;
 pub mod upkeep;

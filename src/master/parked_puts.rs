@@ -8,9 +8,9 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
 
-use crate::master::admission::LOOK_AGAIN;
+use crate::master::admission::LEADERSHIP_CHECK;
 use crate::master::metrics::{Counters, Metrics};
-use crate::master::service::{MasterService, NOT_LEADING, Replication, record_bytes, refused};
+use crate::master::rpc_service::{LogContext, MasterService, NOT_LEADING, record_bytes, refused};
 use crate::replication::admission::Admission;
 use crate::replication::parked_puts::{Openings, ParkedPuts, PutTicket};
 use crate::replication::queue_space::Ticket;
@@ -136,7 +136,7 @@ impl MasterService {
         None
     }
 
-    async fn try_until_over(&self, replication: &Replication, parking: &Parking) {
+    async fn try_until_over(&self, replication: &LogContext, parking: &Parking) {
         let until = parking.puts.lock().until();
         loop {
             loop {
@@ -156,7 +156,7 @@ impl MasterService {
     /// Waits until a parked put is admitted, as any change (R2), and retries it.
     async fn try_again(
         &self,
-        replication: &Replication,
+        replication: &LogContext,
         parking: &Parking,
         ticket: PutTicket,
         call: ParkedCall,
@@ -180,7 +180,7 @@ impl MasterService {
                 }
             };
             if let Some(granted) = granted {
-                let _ = tokio::time::timeout(LOOK_AGAIN, granted).await;
+                let _ = tokio::time::timeout(LEADERSHIP_CHECK, granted).await;
             }
         };
         parking.puts.lock().leave(ticket);

@@ -7,12 +7,12 @@ use tokio::task::JoinSet;
 
 use crate::engine::Engine;
 use crate::engine::types::Term;
-use crate::master::current::Current;
 use crate::master::etcd_health::no_etcd;
 use crate::master::http;
+use crate::master::live_state::LiveState;
 use crate::master::metrics::Metrics;
-use crate::master::role;
-use crate::master::serving::Service;
+use crate::master::replicated;
+use crate::master::rpc_server::ServeConfig;
 use crate::master::settings::Settings;
 use crate::master::startup::{StartError, admin, engine_settings, rpc_address, serve_http};
 use crate::net::listen;
@@ -23,7 +23,7 @@ use crate::replication::time::RunningClock;
 pub async fn run(settings: &Settings, stop: watch::Receiver<bool>) -> Result<(), StartError> {
     match &settings.ha {
         None => alone(settings, stop).await,
-        Some(ha) => role::run(settings, ha, stop).await,
+        Some(ha) => replicated::run(settings, ha, stop).await,
     }
 }
 
@@ -32,10 +32,10 @@ async fn alone(settings: &Settings, mut stop: watch::Receiver<bool>) -> Result<(
     let clock = RunningClock::start();
     let metrics = Metrics::new();
     let engine = Arc::new(Engine::new(engine_settings(settings)));
-    let mut service = Service::new(settings, rpc_address(settings).await?, Arc::clone(&metrics));
+    let mut service = ServeConfig::new(settings, rpc_address(settings).await?, Arc::clone(&metrics));
     let http = listen::bind(&settings.http.host, settings.http.port).await?;
     let serving = service.open(None, Arc::clone(&engine), clock, None, Term(0))?;
-    let (_state, current) = watch::channel(Current::alone(engine, clock, Arc::clone(&serving.connections)));
+    let (_state, current) = watch::channel(LiveState::alone(engine, clock, Arc::clone(&serving.connections)));
     let admin = admin(settings, current, no_etcd(), &metrics);
     let mut tasks = JoinSet::new();
     let router = http::router(admin.clone(), Arc::clone(&metrics));

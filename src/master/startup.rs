@@ -10,13 +10,13 @@ use tokio::task::JoinSet;
 
 use crate::coordination::etcd::SettingsError;
 use crate::engine::settings::{EngineSettings, Expired, Strategy};
-use crate::master::admin::{Admin, MetadataLimits};
 use crate::master::admin_api::AdminError;
-use crate::master::current::CurrentState;
 use crate::master::data_dir::DataDirError;
 use crate::master::etcd_health::EtcdHealthState;
 use crate::master::flags::interface_address;
-use crate::master::http::AdminView;
+use crate::master::http::HttpBackend;
+use crate::master::http_backend::{MasterBackend, MetadataLimits};
+use crate::master::live_state::LiveStateReceiver;
 use crate::master::metadata_server;
 use crate::master::metrics::{Metrics, report};
 use crate::master::settings::{AllocationStrategy, Settings, ha};
@@ -46,7 +46,7 @@ pub enum StartError {
     PeerCredentials(#[from] crate::master::peer::PeerCredentialsError),
     /// The system's random source failed.
     #[error("cannot get random numbers: {0}")]
-    Chance(getrandom::Error),
+    Random(getrandom::Error),
     /// A host name or interface cannot be resolved.
     #[error("cannot listen on {host}: {source}")]
     Address {
@@ -59,15 +59,15 @@ pub enum StartError {
 /// Builds the view of the state for the HTTP routes.
 pub(super) fn admin(
     settings: &Settings,
-    current: CurrentState,
+    current: LiveStateReceiver,
     etcd_health: EtcdHealthState,
     metrics: &Arc<Metrics>,
-) -> Arc<Admin> {
+) -> Arc<MasterBackend> {
     let metadata_limits = settings.metadata_server.as_ref().map_or(MetadataLimits::default(), |metadata| {
         MetadataLimits { entries: metadata.max_entries, bytes: metadata.max_bytes }
     });
     let metrics = Arc::clone(metrics);
-    Arc::new(Admin { current, metrics, etcd_health, metadata_limits, removal: Arc::default() })
+    Arc::new(MasterBackend { current, metrics, etcd_health, metadata_limits, removal: Arc::default() })
 }
 
 /// Starts the HTTP servers, which run in every role.
@@ -75,7 +75,7 @@ pub(super) async fn serve_http(
     settings: &Settings,
     listener: TcpListener,
     router: Router,
-    admin: &Arc<Admin>,
+    admin: &Arc<MasterBackend>,
     tasks: &mut JoinSet<()>,
     stop: &watch::Receiver<bool>,
 ) -> Result<(), StartError> {

@@ -11,7 +11,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::engine::Engine;
 use crate::master::admission::ChunkPermits;
-use crate::master::current::Passage;
+use crate::master::live_state::AnswerGate;
 use crate::master::metrics::{Counters, Metrics};
 use crate::replication::liveness::Liveness;
 use crate::replication::term_guard::TermGuard;
@@ -31,7 +31,7 @@ pub struct Upkeep {
     /// How often live leases are written to the log.
     pub lease_sync: Duration,
     /// Admission of records.
-    pub passage: Passage,
+    pub answer_gate: AnswerGate,
 }
 
 impl Upkeep {
@@ -69,11 +69,14 @@ impl Upkeep {
     }
 
     fn serves(&self) -> bool {
-        self.passage.0.as_ref().is_none_or(|(incarnation, clock)| incarnation.gate.may_answer(clock.now()))
+        self.answer_gate
+            .0
+            .as_ref()
+            .is_none_or(|(incarnation, clock)| incarnation.gate.may_answer(clock.now()))
     }
 
     fn perform(&self, chore: &Chore, guard: &TermGuard) -> Done {
-        let mut chunks = ChunkPermits::new(&self.passage, Some(guard));
+        let mut chunks = ChunkPermits::new(&self.answer_gate, Some(guard));
         let now = self.clock.now();
         let go_on = || chunks.next_chunk();
         let cancelled = || guard.is_cancelled();

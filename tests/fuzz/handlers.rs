@@ -7,7 +7,7 @@ use crate::mutations::{Random, cases, mutate, seeds};
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::LogTime;
-use moonkeeper::master::service::MasterService;
+use moonkeeper::master::rpc_service::MasterService;
 use moonkeeper::replication::time::RunningClock;
 use moonkeeper::wire::functions::Function;
 use moonkeeper::wire::server::{Failure, Outcome, Service, Waited};

@@ -24,7 +24,7 @@ use super::message::{PortOfTheDead, ToCompanion, ToMaster};
 use super::place;
 use super::testimony::Testimony;
 use super::watch::TURN_AWAY;
-use crate::master::door::Door;
+use crate::master::draining_port::DrainingPort;
 use crate::master::metrics::{Counters, Metrics};
 use crate::master::settings::companion::CompanionSettings;
 
@@ -70,13 +70,13 @@ pub struct Companion {
 }
 
 impl Companion {
-    /// Starts keeping a companion. Returns its handle, the [`Door`] that turns clients away while this master does not
+    /// Starts keeping a companion. Returns its handle, the [`DrainingPort`] that turns clients away while this master does not
     /// serve, and the [`HeldPort`]. If the companion has the port of a predecessor that died, clients are turned away
     /// from now on. Returns within [`ANSWER_TIMEOUT`]; a companion that has to be started is there later.
-    pub async fn start(setup: Setup<'_>) -> (Option<Self>, Arc<Door>, HeldPort) {
+    pub async fn start(setup: Setup<'_>) -> (Option<Self>, Arc<DrainingPort>, HeldPort) {
         let (socket, starts_it) = match setup.settings {
             CompanionSettings::Off => {
-                return (None, Arc::new(Door::default()), HeldPort::default());
+                return (None, Arc::new(DrainingPort::default()), HeldPort::default());
             }
             CompanionSettings::At(path) => (path.clone(), false),
             CompanionSettings::Own => match place::own_socket(setup.address) {
@@ -87,19 +87,19 @@ impl Companion {
                         "no folder for the socket of a companion; clients wait longer if this process dies"
                     );
                     Counters::add(&setup.metrics.counters.companion_failures, 1);
-                    return (None, Arc::new(Door::default()), HeldPort::default());
+                    return (None, Arc::new(DrainingPort::default()), HeldPort::default());
                 }
             },
         };
         let (held, ports) = HeldPort::channel();
-        let door = Arc::new(Door::new(held.clone()));
+        let draining_port = Arc::new(DrainingPort::new(held.clone()));
         let mut keeper = Keeper {
             socket,
             starts_it,
             boot_id: setup.boot_id,
             address: setup.address,
             metrics: setup.metrics,
-            door: Arc::clone(&door),
+            draining_port: Arc::clone(&draining_port),
             held: held.clone(),
             ports,
             testimonies: setup.testimonies,
@@ -109,7 +109,7 @@ impl Companion {
         let first = keeper.connect().await.ok();
         let (dismiss, dismissed) = oneshot::channel();
         let task = tokio::spawn(keeper.keep(first, dismissed));
-        (Some(Self { dismiss, task }), door, held)
+        (Some(Self { dismiss, task }), draining_port, held)
     }
 
     /// Reports to the companion that this master ends on purpose, and waits until it has read that.
@@ -127,7 +127,7 @@ struct Keeper {
     boot_id: String,
     address: SocketAddr,
     metrics: Arc<Metrics>,
-    door: Arc<Door>,
+    draining_port: Arc<DrainingPort>,
     held: HeldPort,
     ports: HeldPorts,
     testimonies: watch::Receiver<Option<Testimony>>,
@@ -289,7 +289,7 @@ impl Keeper {
             "took the port of the master that died here from its companion"
         );
         self.held.hold(socket.as_fd().try_clone_to_owned()?);
-        self.door.leave_open(tokio::net::TcpListener::from_std(socket)?, left);
+        self.draining_port.leave_open(tokio::net::TcpListener::from_std(socket)?, left);
         Ok(channel)
     }
 }

@@ -1,13 +1,13 @@
 //! Calls about many objects. Each item is answered as the single call would be, in order.
 
-use super::starts::Starts;
+use super::put_metrics::PutMetrics;
 use super::{Handled, Handlers, INVALID, config, reply_batch};
 use crate::engine::Engine;
 use crate::engine::key::Key;
 use crate::engine::object::Object;
 use crate::engine::ops::{ReplicaTypes, Write, WriteRun};
 use crate::engine::types::{Answer, SequenceId};
-use crate::master::describe::{Placed, Readable};
+use crate::master::reply_encoding::{Placed, Readable};
 use crate::wire::batch::{BatchError, BatchReply};
 use crate::wire::functions::{Rpc, encode_response};
 use crate::wire::messages::{
@@ -147,7 +147,7 @@ impl Handlers {
         let preferred = config::preferred(config);
         // With `prefer_alloc_in_same_node`, later items of a put prefer the endpoint of the first one.
         let mut follow: Option<Box<[u8]>> = None;
-        let mut starts = Starts::default();
+        let mut starts = PutMetrics::default();
         let mut failed = 0;
         let mut depends_on = SequenceId(0);
         let mut nth = 0;

@@ -2,19 +2,19 @@
 
 mod batches;
 mod config;
+mod copy_move;
 mod features_off;
 mod objects;
 mod patterns;
-mod payload;
-mod replication;
+mod put_metrics;
 mod segments;
-mod starts;
+mod task_json;
 
 use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::engine::types::{Answer, LogTime, SequenceId};
-use crate::master::current::Passage;
+use crate::master::live_state::AnswerGate;
 use crate::master::metrics::Metrics;
 use crate::replication::liveness::Liveness;
 use crate::replication::term_guard::TermGuards;
@@ -36,7 +36,7 @@ pub struct Handlers {
     /// Settings that clients are told.
     pub told: Told,
     /// Admission of the records of long work.
-    pub passage: Passage,
+    pub answer_gate: AnswerGate,
     pub guards: TermGuards,
 }
 

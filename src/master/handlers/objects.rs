@@ -1,12 +1,12 @@
 //! Calls about one object.
 
-use super::starts::Starts;
+use super::put_metrics::PutMetrics;
 use super::{Handled, Handlers, INVALID, config, constant, reply};
 use crate::engine::key::Key;
 use crate::engine::object::Object;
 use crate::engine::ops::{ReplicaTypes, Write};
 use crate::engine::types::Answer;
-use crate::master::describe::{Placed, Readable};
+use crate::master::reply_encoding::{Placed, Readable};
 use crate::wire::functions::{Rpc, encode_response};
 use crate::wire::messages::{EndRequest, KeyRequest, RemoveRequest, RevokeRequest, StartRequest};
 use crate::wire::types::ErrorCode;
@@ -60,7 +60,7 @@ impl Handlers {
         };
         let (client, key, size) = (request.client_id, Key::new(request.key), request.slice_length);
         let write = Write { client, key, size, config };
-        let mut starts = Starts::default();
+        let mut starts = PutMetrics::default();
         let tell = |object: &Object| {
             encode_response::<F, _>(&Ok::<_, ErrorCode>(Placed(object)), out);
             starts.began(request.config.replica_num, object, self);

@@ -10,9 +10,9 @@ use crate::engine::pattern::{self, Pattern};
 use crate::engine::types::{ObjectId, SequenceId};
 use crate::engine::walk::{Cursor, Keys};
 use crate::master::admission::ChunkPermits;
-use crate::master::describe::Located;
 use crate::master::effects;
-use crate::master::service::NOT_LEADING;
+use crate::master::reply_encoding::Located;
+use crate::master::rpc_service::NOT_LEADING;
 use crate::replication::admission::Refusal;
 use crate::replication::time::RunningClock;
 use crate::wire::frame;
@@ -53,12 +53,12 @@ impl Handlers {
     where
         W: FnOnce(&mut ChunkPermits<'_>, &mut Vec<u8>) -> Result<SequenceId, Refusal> + Send + 'static,
     {
-        let (passage, guard) = (self.passage.clone(), self.guards.guard());
+        let (answer_gate, guard) = (self.answer_gate.clone(), self.guards.guard());
         let outcome = match guard {
             None => Outcome::Error(NOT_LEADING),
             Some(guard) => Outcome::Aside(Box::new(Aside {
                 work: Box::new(move |out| {
-                    let mut chunks = ChunkPermits::new(&passage, Some(&guard));
+                    let mut chunks = ChunkPermits::new(&answer_gate, Some(&guard));
                     work(&mut chunks, out).map_err(stopped)
                 }),
                 keeps: pattern.len(),
@@ -242,7 +242,7 @@ mod tests {
     use crate::engine::segment::SegmentSpec;
     use crate::engine::settings::EngineSettings;
     use crate::engine::types::{LogTime, Uuid};
-    use crate::master::current::Passage;
+    use crate::master::live_state::AnswerGate;
 
     const CLIENT: Uuid = Uuid { first: 1, second: 1 };
 
@@ -275,8 +275,8 @@ mod tests {
         let engine = store(&["key".to_owned()]);
         let unmount = engine.sequencer(LogTime(1)).unmount(CLIENT).depends_on;
         // INV-3: after a crash before the unmount is durable, the key would exist again.
-        let passage = Passage(None);
-        let mut chunks = ChunkPermits::new(&passage, None);
+        let answer_gate = AnswerGate(None);
+        let mut chunks = ChunkPermits::new(&answer_gate, None);
         let (found, depends_on) = find_matching(&engine, b".*", RunningClock::start(), &chunks).unwrap();
         assert_eq!((found.map(|found| found.0.len()), depends_on), (Ok(0), unmount));
         let removed = remove_matching(&engine, b".*", true, RunningClock::start(), &mut chunks);
@@ -287,8 +287,8 @@ mod tests {
     fn a_removal_between_two_pieces_is_no_time_of_matching() {
         let keys: Vec<String> = (0..300).map(|nth| format!("key {nth}")).collect();
         let engine = store(&keys);
-        let passage = Passage(None);
-        let chunks = ChunkPermits::new(&passage, None);
+        let answer_gate = AnswerGate(None);
+        let chunks = ChunkPermits::new(&answer_gate, None);
         let mut search = Search::new(&engine, Pattern::parse(b".*").unwrap());
         search.limit = Duration::from_secs(2);
         let mut found = 0;

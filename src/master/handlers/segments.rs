@@ -206,8 +206,8 @@ mod tests {
     use crate::engine::Engine;
     use crate::engine::settings::EngineSettings;
     use crate::engine::types::LogTime;
-    use crate::master::current::Passage;
     use crate::master::handlers::Told;
+    use crate::master::live_state::AnswerGate;
     use crate::master::metrics::Metrics;
     use crate::replication::liveness::{Liveness, MAX_CLIENTS};
     use crate::replication::term_guard::TermGuards;
@@ -230,7 +230,7 @@ mod tests {
                 quota_bytes: 0,
                 max_retry_attempts: 0,
             },
-            passage: Passage(None),
+            answer_gate: AnswerGate(None),
             guards: TermGuards::opened(),
         }
     }

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
 
-use super::Admin;
+use super::HttpState;
 use super::answer;
 use super::query;
 
@@ -19,8 +19,8 @@ struct EventsStatus {
     skipped_unparsed_keys: u64,
 }
 
-pub(super) async fn kv_events_status(State(admin): State<Admin>) -> Response {
-    if !admin.view.health().service_ready {
+pub(super) async fn kv_events_status(State(shared): State<HttpState>) -> Response {
+    if !shared.backend.health().service_ready {
         return answer::not_serving();
     }
     let off = EventsStatus {
@@ -43,7 +43,7 @@ pub(super) async fn create_drain_job() -> Response {
 }
 
 /// Answers queries and cancellations of drain jobs: there are none.
-pub(super) async fn drain_job(State(admin): State<Admin>, RawQuery(text): RawQuery) -> Response {
+pub(super) async fn drain_job(State(shared): State<HttpState>, RawQuery(text): RawQuery) -> Response {
     let text = text.unwrap_or_default();
     let is_id = |id: &str| {
         let mut parts = id.split('-');
@@ -54,7 +54,7 @@ pub(super) async fn drain_job(State(admin): State<Admin>, RawQuery(text): RawQue
         let code = answer::INVALID_PARAMS.code;
         return answer::error_with(StatusCode::BAD_REQUEST, code, "Missing or invalid job_id");
     }
-    if !admin.view.health().service_ready {
+    if !shared.backend.health().service_ready {
         return answer::not_serving();
     }
     answer::error(answer::JOB_NOT_FOUND)
@@ -70,19 +70,22 @@ pub(super) async fn change_on_admin_port() -> Response {
 }
 
 /// Answers reads of quotas: there are no tenants.
-pub(super) async fn read_tenant_quotas(State(admin): State<Admin>) -> Response {
-    if !admin.view.health().service_ready {
+pub(super) async fn read_tenant_quotas(State(shared): State<HttpState>) -> Response {
+    if !shared.backend.health().service_ready {
         return answer::not_serving();
     }
     answer::error(answer::UNAVAILABLE_IN_CURRENT_MODE)
 }
 
 /// Answers changes of quotas: there are no tenants.
-pub(super) async fn change_tenant_quota(State(admin): State<Admin>, RawQuery(text): RawQuery) -> Response {
+pub(super) async fn change_tenant_quota(
+    State(shared): State<HttpState>,
+    RawQuery(text): RawQuery,
+) -> Response {
     let text = text.unwrap_or_default();
     if query::raw(&text, "tenant_id").unwrap_or_default().is_empty() {
         let code = answer::INVALID_PARAMS.code;
         return answer::error_with(StatusCode::BAD_REQUEST, code, "Missing or invalid tenant_id");
     }
-    read_tenant_quotas(State(admin)).await
+    read_tenant_quotas(State(shared)).await
 }

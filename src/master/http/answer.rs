@@ -5,7 +5,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde::Serialize;
 
-use super::view::ViewError;
+use super::backend::BackendError;
 
 /// Content type of JSON, always in UTF-8.
 pub const JSON: &str = "application/json; charset=utf-8";
@@ -15,18 +15,18 @@ pub const TEXT: &str = "text/plain; charset=utf-8";
 pub const METRICS: &str = "text/plain; version=0.0.4";
 
 /// Error code for a query with missing or wrong parameters.
-pub const INVALID_PARAMS: ViewError = ViewError { code: -600, name: "INVALID_PARAMS" };
+pub const INVALID_PARAMS: BackendError = BackendError { code: -600, name: "INVALID_PARAMS" };
 /// Error code for an unknown segment.
-pub const SEGMENT_NOT_FOUND: ViewError = ViewError { code: -101, name: "SEGMENT_NOT_FOUND" };
+pub const SEGMENT_NOT_FOUND: BackendError = BackendError { code: -101, name: "SEGMENT_NOT_FOUND" };
 /// Error code for an unknown drain job.
-pub const JOB_NOT_FOUND: ViewError = ViewError { code: -1402, name: "JOB_NOT_FOUND" };
+pub const JOB_NOT_FOUND: BackendError = BackendError { code: -1402, name: "JOB_NOT_FOUND" };
 /// Error code for a bug of this master.
-pub const INTERNAL_ERROR: ViewError = ViewError { code: -1, name: "INTERNAL_ERROR" };
+pub const INTERNAL_ERROR: BackendError = BackendError { code: -1, name: "INTERNAL_ERROR" };
 /// Error code for a request that these settings exclude.
-pub const UNAVAILABLE_IN_CURRENT_MODE: ViewError =
-    ViewError { code: -1011, name: "UNAVAILABLE_IN_CURRENT_MODE" };
+pub const UNAVAILABLE_IN_CURRENT_MODE: BackendError =
+    BackendError { code: -1011, name: "UNAVAILABLE_IN_CURRENT_MODE" };
 /// Error code for a request that this version does not support.
-pub const NOT_SUPPORTED: ViewError = ViewError { code: -1012, name: "NOT_SUPPORTED" };
+pub const NOT_SUPPORTED: BackendError = BackendError { code: -1012, name: "NOT_SUPPORTED" };
 
 /// Builds a response with a body and its content type.
 pub fn with_type(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response {
@@ -61,7 +61,7 @@ struct Failure<'a> {
 }
 
 /// Builds the response for an error code, with the HTTP status that the reference gives it.
-pub fn error(error: ViewError) -> Response {
+pub fn error(error: BackendError) -> Response {
     let status = match error.code {
         -704 | -703 | -101 | -1402 => StatusCode::NOT_FOUND,
         -600 => StatusCode::BAD_REQUEST,

@@ -11,10 +11,10 @@ use bytes::Bytes;
 use futures_util::stream::{self, Stream, StreamExt};
 use serde::Serialize;
 
-use super::Admin;
+use super::HttpState;
 use super::answer::{self, METRICS};
+use super::backend::{BackendError, BufferInfo, HttpBackend, NotRemoved};
 use super::query;
-use super::view::{AdminView, BufferInfo, NotRemoved, ViewError};
 use crate::engine::walk::Cursor;
 
 /// Least bytes of a chunk of the key list; smaller pieces are joined until they reach it.
@@ -52,16 +52,16 @@ struct Success<T> {
 
 /// Answers where the replicas of a key are. The reference does not decode this parameter. So the key is looked up as it
 /// was written first, and decoded only if that finds nothing, which makes keys with other characters reachable.
-pub(super) async fn query_key(State(admin): State<Admin>, RawQuery(text): RawQuery) -> Response {
-    if !admin.view.health().service_ready {
+pub(super) async fn query_key(State(shared): State<HttpState>, RawQuery(text): RawQuery) -> Response {
+    if !shared.backend.health().service_ready {
         return answer::not_serving();
     }
     let text = text.unwrap_or_default();
     let raw = query::raw(&text, "key").unwrap_or_default();
     let decoded = query::decode(raw);
-    let mut found = admin.view.query_key(raw.as_bytes()).await;
+    let mut found = shared.backend.query_key(raw.as_bytes()).await;
     if found.is_err() && *decoded != *raw.as_bytes() {
-        found = admin.view.query_key(&decoded).await;
+        found = shared.backend.query_key(&decoded).await;
     }
     match found {
         Ok(found) => answer::json(StatusCode::OK, &Success { success: true, data: buffers(found) }),
@@ -80,8 +80,8 @@ struct BatchEntry {
     nof_values: Option<()>,
 }
 
-impl From<Result<Vec<BufferInfo>, ViewError>> for BatchEntry {
-    fn from(found: Result<Vec<BufferInfo>, ViewError>) -> BatchEntry {
+impl From<Result<Vec<BufferInfo>, BackendError>> for BatchEntry {
+    fn from(found: Result<Vec<BufferInfo>, BackendError>) -> BatchEntry {
         let error = found.as_ref().err().map(|error| error.name);
         BatchEntry {
             ok: error.is_none(),
@@ -102,8 +102,8 @@ struct BatchFailure {
 
 /// Answers where the replicas of several keys are. As in the reference, the parameter is decoded before it is split, so
 /// a key with a comma cannot be queried.
-pub(super) async fn batch_query_keys(State(admin): State<Admin>, RawQuery(text): RawQuery) -> Response {
-    if !admin.view.health().service_ready {
+pub(super) async fn batch_query_keys(State(shared): State<HttpState>, RawQuery(text): RawQuery) -> Response {
+    if !shared.backend.health().service_ready {
         return answer::not_serving();
     }
     let text = text.unwrap_or_default();
@@ -114,18 +114,18 @@ pub(super) async fn batch_query_keys(State(admin): State<Admin>, RawQuery(text):
     }
     let mut entries = BTreeMap::new();
     for key in keys.split(|byte| *byte == b',') {
-        let found = admin.view.peek_key(key).await;
+        let found = shared.backend.peek_key(key).await;
         entries.insert(query::printable(key), BatchEntry::from(found));
     }
     answer::json(StatusCode::OK, &Success { success: true, data: entries })
 }
 
-pub(super) async fn get_all_keys(State(admin): State<Admin>) -> Response {
-    if !admin.view.health().service_ready {
+pub(super) async fn get_all_keys(State(shared): State<HttpState>) -> Response {
+    if !shared.backend.health().service_ready {
         return answer::not_serving();
     }
     // The first piece decides the status of the response; a piece that fails later breaks the connection.
-    let mut pieces = Box::pin(pieces(Arc::clone(&admin.view)));
+    let mut pieces = Box::pin(pieces(Arc::clone(&shared.backend)));
     match pieces.next().await {
         None => answer::with_type(StatusCode::OK, METRICS, ""),
         Some(Err(_)) => answer::not_serving(),
@@ -136,15 +136,15 @@ pub(super) async fn get_all_keys(State(admin): State<Admin>) -> Response {
 }
 
 /// Streams all keys, one per line, and reads them piece by piece as the connection takes them.
-fn pieces(view: Arc<dyn AdminView>) -> impl Stream<Item = Result<Bytes, NotServing>> + Send {
-    stream::try_unfold((view, Cursor::default()), async |(view, mut cursor)| {
+fn pieces(backend: Arc<dyn HttpBackend>) -> impl Stream<Item = Result<Bytes, NotServing>> + Send {
+    stream::try_unfold((backend, Cursor::default()), async |(backend, mut cursor)| {
         let mut piece = Vec::new();
         while piece.len() < CHUNK {
-            let Some(read) = view.keys_from(cursor).await.map_err(|_| NotServing)? else { break };
+            let Some(read) = backend.keys_from(cursor).await.map_err(|_| NotServing)? else { break };
             piece.extend_from_slice(&read.0);
             cursor = read.1;
         }
-        Ok((!piece.is_empty()).then(|| (Bytes::from(piece), (view, cursor))))
+        Ok((!piece.is_empty()).then(|| (Bytes::from(piece), (backend, cursor))))
     })
 }
 
@@ -159,14 +159,14 @@ struct Removed {
     removed_count: i64,
 }
 
-pub(super) async fn remove_all(State(admin): State<Admin>, RawQuery(text): RawQuery) -> Response {
-    if !admin.view.health().service_ready {
+pub(super) async fn remove_all(State(shared): State<HttpState>, RawQuery(text): RawQuery) -> Response {
+    if !shared.backend.health().service_ready {
         return answer::not_serving();
     }
     let text = text.unwrap_or_default();
     // The reference forces for exactly these two words, and for no other.
     let force = matches!(query::raw(&text, "force"), Some("true" | "1"));
-    match admin.view.remove_all(force).await {
+    match shared.backend.remove_all(force).await {
         Ok(removed_count) => answer::json(StatusCode::OK, &Removed { success: true, removed_count }),
         Err(NotRemoved::Failed) => answer::error(answer::INTERNAL_ERROR),
         Err(error) => answer::unavailable(&error.to_string()),

@@ -1,51 +1,51 @@
 //! The HTTP server of a master: metrics, health, and queries about keys and segments.
 //!
 //! Routes, status codes, content types and field names are those of the reference, because its users' probes,
-//! dashboards and scripts depend on them. [`AdminView`] is all that the routes know of the master.
+//! dashboards and scripts depend on them. [`HttpBackend`] is all that the routes know of the master.
 
 mod absent;
 pub mod answer;
+mod backend;
 mod keys;
 pub mod query;
 mod segments;
 mod status;
-mod view;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::{get, post};
 
-pub use view::{
-    AdminView, Answer, BufferInfo, Health, KeysPiece, NotRemoved, ReferenceRole, SegmentInfo, ViewError,
+pub use backend::{
+    Answer, BackendError, BufferInfo, Health, HttpBackend, KeysPiece, NotRemoved, ReferenceRole, SegmentInfo,
 };
 
 use crate::master::metrics::{Metrics, Summary};
 
 /// State that every route can reach.
 #[derive(Clone)]
-struct Admin {
-    view: Arc<dyn AdminView>,
+struct HttpState {
+    backend: Arc<dyn HttpBackend>,
     metrics: Arc<Metrics>,
     summary: Arc<Summary>,
 }
 
 /// Builds all routes of a master that is alone. Serve them with [`http_server::serve`](crate::net::http_server::serve).
-pub fn router(view: Arc<dyn AdminView>, metrics: Arc<Metrics>) -> Router {
-    with_fallback(reads(&view, &metrics).merge(changes(view, metrics)))
+pub fn router(backend: Arc<dyn HttpBackend>, metrics: Arc<Metrics>) -> Router {
+    with_fallback(reads(&backend, &metrics).merge(changes(backend, metrics)))
 }
 
 /// Builds the routes of a master that replicates, with `more` routes about replication. Those that change something are
 /// [`changes`], on the admin port.
-pub fn replicated_router(view: Arc<dyn AdminView>, metrics: Arc<Metrics>, more: Router) -> Router {
+pub fn replicated_router(backend: Arc<dyn HttpBackend>, metrics: Arc<Metrics>, more: Router) -> Router {
     let elsewhere = post(absent::change_on_admin_port);
-    with_fallback(reads(&view, &metrics).route(REMOVE_ALL, elsewhere).merge(more))
+    with_fallback(reads(&backend, &metrics).route(REMOVE_ALL, elsewhere).merge(more))
 }
 
 /// Builds the routes that change something.
-pub fn changes(view: Arc<dyn AdminView>, metrics: Arc<Metrics>) -> Router {
-    Router::new().route(REMOVE_ALL, post(keys::remove_all)).with_state(Admin {
-        view,
+pub fn changes(backend: Arc<dyn HttpBackend>, metrics: Arc<Metrics>) -> Router {
+    Router::new().route(REMOVE_ALL, post(keys::remove_all)).with_state(HttpState {
+        backend,
         metrics,
         summary: Arc::default(),
     })
@@ -57,8 +57,9 @@ fn with_fallback(router: Router) -> Router {
     router.fallback(answer::not_found).method_not_allowed_fallback(answer::not_found)
 }
 
-fn reads(view: &Arc<dyn AdminView>, metrics: &Arc<Metrics>) -> Router {
-    let admin = Admin { view: Arc::clone(view), metrics: Arc::clone(metrics), summary: Arc::default() };
+fn reads(backend: &Arc<dyn HttpBackend>, metrics: &Arc<Metrics>) -> Router {
+    let shared =
+        HttpState { backend: Arc::clone(backend), metrics: Arc::clone(metrics), summary: Arc::default() };
     Router::new()
         .route("/metrics", get(status::metrics))
         .route("/metrics/summary", get(status::summary))
@@ -83,5 +84,5 @@ fn reads(view: &Arc<dyn AdminView>, metrics: &Arc<Metrics>) -> Router {
                 .put(absent::change_tenant_quota)
                 .delete(absent::change_tenant_quota),
         )
-        .with_state(admin)
+        .with_state(shared)
 }

@@ -8,15 +8,15 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
 
-use super::Admin;
+use super::HttpState;
 use super::answer::{self, METRICS};
+use super::backend::SegmentInfo;
 use super::query;
-use super::view::SegmentInfo;
 use crate::engine::segment::SegmentStatus;
 
 /// Lists the names of the segments that take objects, one per line.
-pub(super) async fn get_all_segments(State(admin): State<Admin>) -> Response {
-    let Ok(segments) = admin.view.segments().await else { return answer::not_serving() };
+pub(super) async fn get_all_segments(State(shared): State<HttpState>) -> Response {
+    let Ok(segments) = shared.backend.segments().await else { return answer::not_serving() };
     let mut text = Vec::new();
     for segment in segments.iter().filter(|segment| !segment.draining) {
         text.extend_from_slice(&segment.name);
@@ -70,15 +70,15 @@ impl From<SegmentInfo> for Detail {
     }
 }
 
-pub(super) async fn get_segments_detail(State(admin): State<Admin>) -> Response {
-    let Ok(segments) = admin.view.segments().await else { return answer::not_serving() };
+pub(super) async fn get_segments_detail(State(shared): State<HttpState>) -> Response {
+    let Ok(segments) = shared.backend.segments().await else { return answer::not_serving() };
     let segments: Vec<Detail> = segments.into_iter().map(Detail::from).collect();
     answer::json(StatusCode::OK, &Details { total_segments: segments.len(), segments })
 }
 
 /// Answers use and capacity of all segments of one name together, without those that drain.
-pub(super) async fn query_segment(State(admin): State<Admin>, RawQuery(text): RawQuery) -> Response {
-    let Ok(segments) = admin.view.segments().await else { return answer::not_serving() };
+pub(super) async fn query_segment(State(shared): State<HttpState>, RawQuery(text): RawQuery) -> Response {
+    let Ok(segments) = shared.backend.segments().await else { return answer::not_serving() };
     let mut found = named(segments, &text.unwrap_or_default());
     found.retain(|segment| !segment.draining);
     let Some(first) = found.first() else {
@@ -106,13 +106,13 @@ struct Status {
 }
 
 /// Answers the status of the segment with a name; of several the one that was mounted last, as in the RPC.
-pub(super) async fn segment_status(State(admin): State<Admin>, RawQuery(text): RawQuery) -> Response {
+pub(super) async fn segment_status(State(shared): State<HttpState>, RawQuery(text): RawQuery) -> Response {
     let text = text.unwrap_or_default();
     if query::raw(&text, "segment").unwrap_or_default().is_empty() {
         let code = answer::INVALID_PARAMS.code;
         return answer::error_with(StatusCode::BAD_REQUEST, code, "Missing segment query parameter");
     }
-    let Ok(segments) = admin.view.segments().await else { return answer::not_serving() };
+    let Ok(segments) = shared.backend.segments().await else { return answer::not_serving() };
     let found = named(segments, &text);
     let Some(segment) = found.last() else { return answer::error(answer::SEGMENT_NOT_FOUND) };
     let (status, status_name) = status(segment.draining);

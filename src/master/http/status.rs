@@ -7,18 +7,18 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
 
-use super::Admin;
+use super::HttpState;
 use super::answer::{self, METRICS, TEXT};
-use super::view::Health;
+use super::backend::Health;
 
-pub(super) async fn metrics(State(admin): State<Admin>) -> Response {
-    let text = admin.metrics.prometheus_text(&admin.view.gauges());
+pub(super) async fn metrics(State(shared): State<HttpState>) -> Response {
+    let text = shared.metrics.prometheus_text(&shared.backend.gauges());
     answer::with_type(StatusCode::OK, METRICS, text)
 }
 
-pub(super) async fn summary(State(admin): State<Admin>) -> Response {
-    let Health { role, state, service_ready, .. } = admin.view.health();
-    let master = admin.summary.text(&admin.metrics, &admin.view.gauges(), Instant::now());
+pub(super) async fn summary(State(shared): State<HttpState>) -> Response {
+    let Health { role, state, service_ready, .. } = shared.backend.health();
+    let master = shared.summary.text(&shared.metrics, &shared.backend.gauges(), Instant::now());
     let text =
         format!("role={}, state={state}, service_ready={service_ready}, master={{{master}}}", role.as_str());
     answer::with_type(StatusCode::OK, METRICS, text)
@@ -34,8 +34,8 @@ struct HealthAnswer {
     view_version: Option<i64>,
 }
 
-pub(super) async fn health(State(admin): State<Admin>) -> Response {
-    let Health { role, state, service_ready, leader_address, view_version } = admin.view.health();
+pub(super) async fn health(State(shared): State<HttpState>) -> Response {
+    let Health { role, state, service_ready, leader_address, view_version } = shared.backend.health();
     let body = HealthAnswer {
         status: "ok",
         role: role.as_str(),
@@ -47,12 +47,12 @@ pub(super) async fn health(State(admin): State<Admin>) -> Response {
     answer::json(StatusCode::OK, &body)
 }
 
-pub(super) async fn role(State(admin): State<Admin>) -> Response {
-    answer::with_type(StatusCode::OK, TEXT, admin.view.health().role.as_str())
+pub(super) async fn role(State(shared): State<HttpState>) -> Response {
+    answer::with_type(StatusCode::OK, TEXT, shared.backend.health().role.as_str())
 }
 
-pub(super) async fn ha_status(State(admin): State<Admin>) -> Response {
-    answer::with_type(StatusCode::OK, TEXT, admin.view.health().state)
+pub(super) async fn ha_status(State(shared): State<HttpState>) -> Response {
+    answer::with_type(StatusCode::OK, TEXT, shared.backend.health().state)
 }
 
 #[derive(Serialize)]
@@ -62,8 +62,8 @@ struct LeaderAnswer {
     view_version: Option<i64>,
 }
 
-pub(super) async fn leader(State(admin): State<Admin>) -> Response {
-    let Health { leader_address, view_version, .. } = admin.view.health();
+pub(super) async fn leader(State(shared): State<HttpState>) -> Response {
+    let Health { leader_address, view_version, .. } = shared.backend.health();
     let body = LeaderAnswer { present: leader_address.is_some(), leader_address, view_version };
     answer::json(StatusCode::OK, &body)
 }

@@ -36,13 +36,13 @@ pub(super) struct Slots(Arc<Mutex<Table>>);
 struct Table {
     next: u64,
     /// In the order of arrival.
-    strangers: Vec<Held<IpAddr>>,
-    peers: Vec<Held<String>>,
+    strangers: Vec<Occupant<IpAddr>>,
+    peers: Vec<Occupant<String>>,
 }
 
 /// A slot that is taken. Dropping its sender evicts the connection.
 #[derive(Debug)]
-struct Held<K> {
+struct Occupant<K> {
     id: u64,
     by: K,
     evict: oneshot::Sender<()>,
@@ -65,7 +65,7 @@ impl Slots {
         table.make_way(source);
         let id = table.next;
         table.next += 1;
-        table.strangers.push(Held { id, by: source, evict });
+        table.strangers.push(Occupant { id, by: source, evict });
         (Slot { slots: self.clone(), id }, evicted)
     }
 }
@@ -96,7 +96,7 @@ impl Slot {
     pub(super) fn prove(&self, name: &str, members: &Members) -> bool {
         let mut table = self.slots.0.lock();
         let Some(at) = table.strangers.iter().position(|held| held.id == self.id) else { return false };
-        let Held { id, evict, .. } = table.strangers.remove(at);
+        let Occupant { id, evict, .. } = table.strangers.remove(at);
         let mut own = table.peers.iter().enumerate().filter(|(_, held)| held.by == name);
         let (oldest, count) = (own.next().map(|(at, _)| at), 1 + own.count());
         let makes_way = match oldest {
@@ -110,7 +110,7 @@ impl Slot {
         if let Some(makes_way) = makes_way {
             table.peers.remove(makes_way);
         }
-        table.peers.push(Held { id, by: name.to_owned(), evict });
+        table.peers.push(Occupant { id, by: name.to_owned(), evict });
         true
     }
 }

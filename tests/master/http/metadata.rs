@@ -6,10 +6,10 @@ use std::time::Duration;
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::LogTime;
-use moonkeeper::master::admin::{Admin, MetadataLimits};
-use moonkeeper::master::current::{Current, Passage};
 use moonkeeper::master::etcd_health::no_etcd;
-use moonkeeper::master::http::{AdminView, NotRemoved};
+use moonkeeper::master::http::{HttpBackend, NotRemoved};
+use moonkeeper::master::http_backend::{MasterBackend, MetadataLimits};
+use moonkeeper::master::live_state::{AnswerGate, LiveState};
 use moonkeeper::master::metadata_server::{MetadataStore, Stored, router};
 use moonkeeper::master::metrics::Metrics;
 use moonkeeper::replication::admission::Refusal;
@@ -22,24 +22,25 @@ use super::support::{LIMITS, Server, check_recorded, start};
 async fn serve(max_entries: usize, max_bytes: usize) -> Server {
     let engine = Arc::new(Engine::new(EngineSettings::default()));
     let limits = MetadataLimits { entries: max_entries, bytes: max_bytes };
-    let admin = admin(Current::alone(engine, RunningClock::start(), Arc::default()), limits);
+    let admin = admin(LiveState::alone(engine, RunningClock::start(), Arc::default()), limits);
     start(router(Arc::new(admin)), LIMITS).await
 }
 
-fn admin(current: Current, metadata_limits: MetadataLimits) -> Admin {
+fn admin(current: LiveState, metadata_limits: MetadataLimits) -> MasterBackend {
     let (_, current) = tokio::sync::watch::channel(current);
     let etcd_health = no_etcd();
-    Admin { current, metrics: Metrics::new(), etcd_health, metadata_limits, removal: Arc::default() }
+    MasterBackend { current, metrics: Metrics::new(), etcd_health, metadata_limits, removal: Arc::default() }
 }
 
 /// The metadata server of a primary with a log that is never written. It may answer until its gate is closed.
-fn replicated(queue_bytes: usize) -> (Arc<Admin>, Arc<Incarnation>) {
+fn replicated(queue_bytes: usize) -> (Arc<MasterBackend>, Arc<Incarnation>) {
     let incarnation = Incarnation::new(EngineSettings::default(), queue_bytes);
     incarnation.gate.open_until(Monotonic(u64::MAX));
     incarnation.guards.open();
     let engine = Arc::clone(&incarnation.engine);
-    let passage = Passage(Some((Arc::clone(&incarnation), MonotonicClock::start())));
-    let current = Current { passage, ..Current::alone(engine, RunningClock::start(), Arc::default()) };
+    let answer_gate = AnswerGate(Some((Arc::clone(&incarnation), MonotonicClock::start())));
+    let current =
+        LiveState { answer_gate, ..LiveState::alone(engine, RunningClock::start(), Arc::default()) };
     (Arc::new(admin(current, MetadataLimits { entries: 100, bytes: 1 << 20 })), incarnation)
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use moonkeeper::engine::walk::Cursor;
 use moonkeeper::master::http::{
-    AdminView, Answer, BufferInfo, Health, KeysPiece, NotRemoved, ReferenceRole, SegmentInfo, ViewError,
+    Answer, BackendError, BufferInfo, Health, HttpBackend, KeysPiece, NotRemoved, ReferenceRole, SegmentInfo,
 };
 use moonkeeper::master::metrics::{Gauges, SegmentGauges};
 use moonkeeper::net::http_server::{self, HttpLimits};
@@ -32,8 +32,8 @@ impl Store {
         Store { serving: true, objects: [(b"k1".to_vec(), 500), (b"a+b".to_vec(), 100)].into() }
     }
 
-    fn find(&self, key: &[u8]) -> Result<Vec<BufferInfo>, ViewError> {
-        let size = *self.objects.get(key).ok_or(ViewError { code: -704, name: "OBJECT_NOT_FOUND" })?;
+    fn find(&self, key: &[u8]) -> Result<Vec<BufferInfo>, BackendError> {
+        let size = *self.objects.get(key).ok_or(BackendError { code: -704, name: "OBJECT_NOT_FOUND" })?;
         Ok(vec![BufferInfo {
             size,
             address: 0x7fab_5700_0000,
@@ -43,7 +43,7 @@ impl Store {
     }
 }
 
-impl AdminView for Store {
+impl HttpBackend for Store {
     fn health(&self) -> Health {
         Health {
             role: if self.serving { ReferenceRole::Leader } else { ReferenceRole::Standby },
@@ -61,22 +61,22 @@ impl AdminView for Store {
         Gauges { allocated_bytes, capacity_bytes: 64 << 20, segments, keys: 2, ..Gauges::default() }
     }
 
-    fn query_key<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Vec<BufferInfo>, ViewError>> {
+    fn query_key<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Vec<BufferInfo>, BackendError>> {
         Box::pin(async move { self.find(key) })
     }
 
-    fn peek_key<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Vec<BufferInfo>, ViewError>> {
+    fn peek_key<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Vec<BufferInfo>, BackendError>> {
         Box::pin(async move { self.find(key) })
     }
 
-    fn keys_from(&self, cursor: Cursor) -> Answer<'_, Result<Option<KeysPiece>, ViewError>> {
+    fn keys_from(&self, cursor: Cursor) -> Answer<'_, Result<Option<KeysPiece>, BackendError>> {
         let shard = cursor.shard();
         let keys = self.objects.keys().filter(move |key| key.len() % 4 == shard);
         let lines: Vec<u8> = keys.flat_map(|key| [key.as_slice(), b"\n"].concat()).collect();
         Box::pin(async move { Ok((shard < 4).then(|| (lines, Cursor::of_shard(shard + 1)))) })
     }
 
-    fn segments(&self) -> Answer<'_, Result<Vec<SegmentInfo>, ViewError>> {
+    fn segments(&self) -> Answer<'_, Result<Vec<SegmentInfo>, BackendError>> {
         let segment = SegmentInfo {
             name: b"127.0.0.1:21980".to_vec(),
             id: (2253393820971904617, 15433326956400855463),
@@ -90,7 +90,7 @@ impl AdminView for Store {
         };
         let serving = self.serving.then(|| vec![segment]);
         Box::pin(
-            async move { serving.ok_or(ViewError { code: -1010, name: "UNAVAILABLE_IN_CURRENT_STATUS" }) },
+            async move { serving.ok_or(BackendError { code: -1010, name: "UNAVAILABLE_IN_CURRENT_STATUS" }) },
         )
     }
 

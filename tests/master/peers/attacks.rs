@@ -8,7 +8,7 @@ const ENOUGH: usize = 150 << 20;
 /// A standby whose reports have to go on arriving.
 async fn follow(server: &mut Server) -> Standby {
     let standby = Standby::new();
-    standby.follower.follow(&server.address, "a", LeaseId(5));
+    standby.primary_probe.watch(&server.address, "a", LeaseId(5));
     assert_eq!(server.report().await.boot_id, STANDBY.1);
     standby
 }

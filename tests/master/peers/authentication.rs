@@ -54,7 +54,7 @@ async fn a_primary_without_the_token_is_no_primary() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let mut standby = Standby::new();
-    standby.follower.follow(&address, "a", LeaseId(5));
+    standby.primary_probe.watch(&address, "a", LeaseId(5));
     // It says that it is the one, and leads with the right lease; then it ends, and its port refuses.
     let mut raw = greet_with(&listener, "a", OTHER_TOKEN).await;
     assert!(raw.is_closed().await);
@@ -98,7 +98,7 @@ async fn masters_without_settings_share_a_token_in_etcd() {
     assert!(made.len() == 64 && made.chars().all(|c| c.is_ascii_hexdigit()), "{made}");
     let mut server = Server::with(first).await;
     let standby = Standby::with(second);
-    standby.follower.follow(&server.address, "a", LeaseId(5));
+    standby.primary_probe.watch(&server.address, "a", LeaseId(5));
     assert_eq!(server.report().await.name, STANDBY.0);
 
     // The key is deleted, and a master that starts makes another one: the others find it when proofs do not fit.
@@ -111,7 +111,7 @@ async fn masters_without_settings_share_a_token_in_etcd() {
     {
     }
     let standby = Standby::with(third);
-    standby.follower.follow(&server.address, "a", LeaseId(5));
+    standby.primary_probe.watch(&server.address, "a", LeaseId(5));
     assert_eq!(server.report().await.name, STANDBY.0);
 }
 
@@ -122,7 +122,7 @@ async fn a_token_file_on_one_side_only_is_no_fallback() {
     in_etcd.clone().prepare().await;
     let mut server = Server::with(in_etcd).await;
     let standby = Standby::new();
-    standby.follower.follow(&server.address, "a", LeaseId(5));
+    standby.primary_probe.watch(&server.address, "a", LeaseId(5));
     server.reports_nothing().await;
     for (faults, own, other) in [
         (&server.faults, "key peer_token in etcd", "--peer_token_file"),
@@ -142,7 +142,7 @@ async fn a_token_file_can_be_replaced() {
     std::fs::write(&path, TOKEN).unwrap();
     let mut server = Server::with(PeerToken::from_file(path.clone()).unwrap()).await;
     let mut standby = Standby::with(PeerToken::from_file(path.clone()).unwrap());
-    standby.follower.follow(&server.address, "a", LeaseId(5));
+    standby.primary_probe.watch(&server.address, "a", LeaseId(5));
     assert_eq!(server.report().await.name, STANDBY.0);
     std::fs::write(&path, OTHER_TOKEN).unwrap();
     // What is connected stays so, and a new connection takes the new token.

@@ -19,7 +19,7 @@ const REREAD: Duration = Duration::from_millis(1100);
 
 async fn follow(server: &mut Server, files: &Files) -> Standby {
     let standby = Standby::with(files.read());
-    standby.follower.follow(&server.address, "a", LeaseId(5));
+    standby.primary_probe.watch(&server.address, "a", LeaseId(5));
     assert_eq!(server.report().await.boot_id, STANDBY.1);
     standby
 }
@@ -56,7 +56,7 @@ async fn strangers(server: impl Into<PeerCredentials>, client: impl Into<PeerCre
     let mut server = Server::with(server).await;
     server.state.send(state("a", 5)).unwrap();
     let mut standby = Standby::with(client);
-    standby.follower.follow(&server.address, "a", LeaseId(5));
+    standby.primary_probe.watch(&server.address, "a", LeaseId(5));
     let said = [noted(&server.faults).await, noted(&standby.faults).await];
     let (report, event) = (server.reports.try_recv(), standby.events.try_recv());
     assert!(report.is_err() && event.is_err(), "{report:?} {event:?}");
@@ -106,7 +106,7 @@ async fn a_name_can_be_demanded() {
     expect(strangers(unnamed.read(), named.read_with_name(NAME)).await, [refused, "not valid for name"]);
     let mut server = Server::with(named.read_with_name(NAME)).await;
     let standby = Standby::with(named.read_with_name(NAME));
-    standby.follower.follow(&server.address, "a", LeaseId(5));
+    standby.primary_probe.watch(&server.address, "a", LeaseId(5));
     assert_eq!(server.report().await.boot_id, STANDBY.1);
 }
 
@@ -125,7 +125,7 @@ async fn a_master_of_another_cluster_is_refused() {
     let server = Server::with(one.read()).await;
     let own = Identity { cluster_id: "other".to_owned(), ..identity(STANDBY) };
     let standby = Standby::of(own, other.read());
-    standby.follower.follow(&server.address, "a", LeaseId(5));
+    standby.primary_probe.watch(&server.address, "a", LeaseId(5));
     for (faults, cluster) in [(&server.faults, "than demo"), (&standby.faults, "than other")] {
         let said = noted(faults).await;
         assert!(said.contains("another cluster") && said.contains(cluster), "{said}");
@@ -182,11 +182,11 @@ async fn renewed_certificates_are_used_by_new_connections() {
     server.state.send(state("a", 5)).unwrap();
     assert!(matches!(standby.next().await, PeerEvent::Connected { .. }));
     let late = Standby::with(other.read());
-    late.follower.follow(&server.address, "a", LeaseId(5));
+    late.primary_probe.watch(&server.address, "a", LeaseId(5));
     let said = noted(&late.faults).await;
     assert!(said.contains("certificate"), "{said}");
     // It gets in with its next attempts when it has one, without a start of its own.
-    standby.follower.leave();
+    standby.primary_probe.leave();
     drop(standby);
     while !matches!(server.message().await, PeerMessage::Gone { .. }) {}
     other.write(&new.pem(), new.sign(|_| {}));

@@ -15,8 +15,8 @@ use moonkeeper::coordination::types::LeaseId;
 use moonkeeper::engine::types::{SequenceId, Term};
 use moonkeeper::master::metrics::Metrics;
 use moonkeeper::master::peer::{
-    Identity, Members, PeerCredentials, PeerEvent, PeerFaults, PeerFollower, PeerMessage, PeerPort,
-    PeerReport, PeerState, PeerToken,
+    Identity, Members, PeerCredentials, PeerEvent, PeerFaults, PeerMessage, PeerPort, PeerReport, PeerState,
+    PeerToken, PrimaryProbe,
 };
 use ring::hmac;
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ pub fn faults() -> PeerFaults {
 }
 
 pub struct Standby {
-    pub follower: PeerFollower,
+    pub primary_probe: PrimaryProbe,
     pub events: mpsc::Receiver<PeerEvent>,
     pub applied: watch::Sender<SequenceId>,
     pub faults: PeerFaults,
@@ -99,8 +99,8 @@ impl Standby {
         let (applied, applies) = watch::channel(SequenceId(0));
         let (sender, events) = mpsc::channel(16);
         let faults = faults();
-        let follower = PeerFollower::start(own, credentials.into(), applies, sender, faults.clone());
-        Standby { follower, events, applied, faults }
+        let primary_probe = PrimaryProbe::start(own, credentials.into(), applies, sender, faults.clone());
+        Standby { primary_probe, events, applied, faults }
     }
 
     pub async fn any(&mut self) -> PeerEvent {

@@ -95,13 +95,13 @@ fn dead(boot_id: &str) -> PeerEvent {
 async fn a_killed_process_is_dead_once() {
     let mut primary = Primary::start("a", 0);
     let mut standby = Standby::new();
-    standby.follower.follow(&primary.address, "a", LeaseId(5));
+    standby.primary_probe.watch(&primary.address, "a", LeaseId(5));
     assert_eq!(standby.next().await, connected("a"));
     primary.kill();
     assert_eq!(standby.next().await, dead("a"));
     standby.says_nothing().await;
     // Following the same once more changes nothing: it was dead and is.
-    standby.follower.follow(&primary.address, "a", LeaseId(5));
+    standby.primary_probe.watch(&primary.address, "a", LeaseId(5));
     standby.says_nothing().await;
 }
 
@@ -109,7 +109,7 @@ async fn a_killed_process_is_dead_once() {
 async fn a_stopped_process_is_not_dead() {
     let mut primary = Primary::start("a", 0);
     let mut standby = Standby::new();
-    standby.follower.follow(&primary.address, "a", LeaseId(5));
+    standby.primary_probe.watch(&primary.address, "a", LeaseId(5));
     assert_eq!(standby.next().await, connected("a"));
     primary.signal(Signal::STOP);
     standby.says_nothing().await;
@@ -123,15 +123,15 @@ async fn a_stopped_process_is_not_dead() {
 async fn a_process_in_the_same_place_is_another() {
     let mut old = Primary::start("old", 0);
     let mut standby = Standby::new();
-    standby.follower.follow(&old.address, "old", LeaseId(5));
+    standby.primary_probe.watch(&old.address, "old", LeaseId(5));
     assert_eq!(standby.next().await, connected("old"));
     old.kill();
     assert_eq!(standby.next().await, dead("old"));
     let mut new = Primary::start("new", old.port());
     // Whoever looks for the old one there finds nothing, dead or alive.
-    standby.follower.follow(&new.address, "even older", LeaseId(5));
+    standby.primary_probe.watch(&new.address, "even older", LeaseId(5));
     standby.says_nothing().await;
-    standby.follower.follow(&new.address, "new", LeaseId(5));
+    standby.primary_probe.watch(&new.address, "new", LeaseId(5));
     assert_eq!(standby.next().await, connected("new"));
     new.kill();
     assert_eq!(standby.next().await, dead("new"));
@@ -142,13 +142,13 @@ async fn nobody_is_dead_who_was_never_met() {
     let mut primary = Primary::start("a", 0);
     let mut standby = Standby::new();
     // Another lease than the one it leads with: an earlier term of the same process.
-    standby.follower.follow(&primary.address, "a", LeaseId(4));
+    standby.primary_probe.watch(&primary.address, "a", LeaseId(4));
     standby.says_nothing().await;
     primary.kill();
     standby.says_nothing().await;
-    standby.follower.follow(&primary.address, "a", LeaseId(5));
+    standby.primary_probe.watch(&primary.address, "a", LeaseId(5));
     standby.says_nothing().await;
-    standby.follower.leave();
+    standby.primary_probe.leave();
     standby.says_nothing().await;
 }
 
@@ -157,7 +157,7 @@ async fn a_broken_connection_alone_is_no_death() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let mut standby = Standby::new();
-    standby.follower.follow(&address, "a", LeaseId(5));
+    standby.primary_probe.watch(&address, "a", LeaseId(5));
     let first = greet(&listener, "a").await;
     assert_eq!(standby.next().await, connected("a"));
     // It breaks, and the same process is there.
@@ -178,7 +178,7 @@ async fn a_port_that_still_accepts_for_a_moment_refuses_later() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let mut standby = Standby::new();
-    standby.follower.follow(&address, "a", LeaseId(5));
+    standby.primary_probe.watch(&address, "a", LeaseId(5));
     let first = greet(&listener, "a").await;
     assert_eq!(standby.next().await, connected("a"));
     // As when a process ends: the connection goes first, then, with what waits to be accepted, the port.
@@ -197,7 +197,7 @@ async fn a_probe_without_an_answer_is_followed_by_others() {
     let listener = TcpListener::from_std(socket.into()).unwrap();
     let address = listener.local_addr().unwrap();
     let mut standby = Standby::new();
-    standby.follower.follow(&address.to_string(), "a", LeaseId(5));
+    standby.primary_probe.watch(&address.to_string(), "a", LeaseId(5));
     let first = greet(&listener, "a").await;
     assert_eq!(standby.next().await, connected("a"));
     // These wait to be accepted, and no more fit: the first probe after the break meets silence, later ones a closed port.
@@ -213,7 +213,7 @@ async fn something_else_on_the_port_is_no_peer() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let mut standby = Standby::new();
-    standby.follower.follow(&address, "a", LeaseId(5));
+    standby.primary_probe.watch(&address, "a", LeaseId(5));
     for said in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], &[b'x'; 5000]] {
         let (mut stream, _) = listener.accept().await.unwrap();
         stream.write_all(said).await.unwrap();
@@ -228,7 +228,7 @@ async fn something_else_on_the_port_is_no_peer() {
 async fn a_lease_counts_from_when_it_is_led_with() {
     let server = Server::start().await;
     let mut standby = Standby::new();
-    standby.follower.follow(&server.address, "a", LeaseId(5));
+    standby.primary_probe.watch(&server.address, "a", LeaseId(5));
     standby.says_nothing().await;
     server.state.send(state("a", 5)).unwrap();
     assert_eq!(standby.next().await, connected("a"));
@@ -243,7 +243,7 @@ async fn a_lease_counts_from_when_it_is_led_with() {
 async fn applied_ids_arrive_and_are_few() {
     let mut server = Server::start().await;
     let standby = Standby::new();
-    standby.follower.follow(&server.address, "a", LeaseId(5));
+    standby.primary_probe.watch(&server.address, "a", LeaseId(5));
     assert_eq!(
         server.report().await,
         PeerReport { name: STANDBY.0.into(), boot_id: STANDBY.1.into(), applied: SequenceId(0) }
@@ -287,7 +287,7 @@ async fn a_peer_is_told_at_once_and_at_every_change() {
 async fn the_primary_tells_its_durable_prefix_and_not_too_often() {
     let server = Server::start().await;
     let mut standby = Standby::new();
-    standby.follower.follow(&server.address, "a", LeaseId(5));
+    standby.primary_probe.watch(&server.address, "a", LeaseId(5));
     server.state.send(state("a", 5)).unwrap();
     let told = |durable| PeerEvent::Told {
         boot_id: "a".into(),

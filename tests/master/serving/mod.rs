@@ -7,8 +7,8 @@ use moonkeeper::engine::settings::EngineSettings;
 use moonkeeper::engine::types::{SequenceId, Term};
 use moonkeeper::master::handlers::Told;
 use moonkeeper::master::metrics::Metrics;
-use moonkeeper::master::service::Replication;
-use moonkeeper::master::serving::{Service, Serving};
+use moonkeeper::master::rpc_server::{ServeConfig, Serving};
+use moonkeeper::master::rpc_service::LogContext;
 use moonkeeper::master::settings::ha::Durability;
 use moonkeeper::replication::incarnation::Incarnation;
 use moonkeeper::replication::time::RunningClock;
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const TERM: Term = Term(7);
 
 struct Master {
-    service: Service,
+    service: ServeConfig,
     incarnation: Arc<Incarnation>,
     clock: RunningClock,
     monotonic: MonotonicClock,
@@ -45,7 +45,7 @@ impl Master {
     fn with_queue(client_ttl: u64, queue_bytes: usize) -> Self {
         let incarnation = Incarnation::new(EngineSettings::default(), queue_bytes);
         incarnation.gate.open_until(Monotonic(u64::MAX));
-        let service = Service {
+        let service = ServeConfig {
             address: "127.0.0.1:0".parse().unwrap(),
             server: Settings::default(),
             told: Told {
@@ -67,7 +67,7 @@ impl Master {
     fn open(&mut self) -> Serving {
         let (incarnation, clock) = (Arc::clone(&self.incarnation), self.monotonic);
         let engine = Arc::clone(&incarnation.engine);
-        let replication = Replication { incarnation, clock, durability: Durability::Strict };
+        let replication = LogContext { incarnation, clock, durability: Durability::Strict };
         self.service.open(None, engine, self.clock, Some(replication), TERM).unwrap()
     }
 

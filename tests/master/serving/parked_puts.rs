@@ -4,7 +4,7 @@ use super::{Master, PATIENCE, client_id, connect, mount};
 use moonkeeper::engine::segment::SegmentSpec;
 use moonkeeper::engine::term_state::Primary;
 use moonkeeper::engine::types::Term;
-use moonkeeper::master::serving::Serving;
+use moonkeeper::master::rpc_server::Serving;
 use moonkeeper::replication::clocks::{Clocks, Reading};
 use moonkeeper::replication::parked_puts::{MAX_PARKED, PARKED_FOR};
 use moonkeeper::replication::time::MonotonicClock;

@@ -4,10 +4,10 @@
 
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::settings::EngineSettings;
-use moonkeeper::master::current::Passage;
 use moonkeeper::master::handlers::{Handlers, Told};
+use moonkeeper::master::live_state::AnswerGate;
 use moonkeeper::master::metrics::Metrics;
-use moonkeeper::master::service::{MasterService, Replication};
+use moonkeeper::master::rpc_service::{LogContext, MasterService};
 use moonkeeper::master::settings::ha::Durability;
 use moonkeeper::replication::incarnation::Incarnation;
 use moonkeeper::replication::liveness::Liveness;
@@ -26,21 +26,21 @@ use std::sync::Arc;
 /// Who calls.
 pub const CLIENT: Uuid = Uuid { first: 1, second: 2 };
 
-fn handlers(engine: &Arc<Engine>, passage: Passage, guards: TermGuards) -> Handlers {
+fn handlers(engine: &Arc<Engine>, answer_gate: AnswerGate, guards: TermGuards) -> Handlers {
     Handlers {
         engine: Arc::clone(engine),
         clock: RunningClock::start(),
         liveness: Arc::new(Liveness::new(10_000)),
         metrics: Metrics::new(),
         told: Told { fsdir: Vec::new(), enable_disk_eviction: true, quota_bytes: 0, max_retry_attempts: 10 },
-        passage,
+        answer_gate,
         guards,
     }
 }
 
 /// A service on this engine.
 pub fn on(engine: &Arc<Engine>) -> MasterService {
-    MasterService::new(handlers(engine, Passage(None), TermGuards::opened()), None)
+    MasterService::new(handlers(engine, AnswerGate(None), TermGuards::opened()), None)
 }
 
 /// A service with a segment of a GiB.
@@ -57,9 +57,9 @@ pub fn with_log(queue_bytes: usize) -> (MasterService, Arc<Incarnation>) {
     incarnation.guards.open();
     let clock = MonotonicClock::start();
     let replication =
-        Replication { incarnation: Arc::clone(&incarnation), clock, durability: Durability::Strict };
-    let passage = Passage(Some((Arc::clone(&incarnation), clock)));
-    let handlers = handlers(&incarnation.engine, passage, incarnation.guards.clone());
+        LogContext { incarnation: Arc::clone(&incarnation), clock, durability: Durability::Strict };
+    let answer_gate = AnswerGate(Some((Arc::clone(&incarnation), clock)));
+    let handlers = handlers(&incarnation.engine, answer_gate, incarnation.guards.clone());
     (MasterService::new(handlers, Some(replication)), incarnation)
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{oneshot, watch};
 
-use super::host::{Bulletin, SnapshotsWaiting, Waiting};
+use super::host::{PublishedStatus, SnapshotsWaiting, Waiting};
 use crate::cluster::member::MemberValue;
 use crate::cluster::promotion::PromotionReport;
 use crate::cluster::role::Role;
@@ -27,14 +27,14 @@ const SUCCESSOR_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a request for a snapshot waits for it. A state of ten million objects takes about a minute.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// A standby whose last bulletin is older than this does not count as caught up. The node publishes one every 50 ms.
-const STALE_BULLETIN: Duration = Duration::from_secs(1);
+/// A standby whose last status is older than this does not count as caught up. The node publishes one every 50 ms.
+const STALE_STATUS: Duration = Duration::from_secs(1);
 
 /// A node, as the admin API sees it.
 #[derive(Debug)]
 pub(super) struct NodeControl {
     own: Identity,
-    bulletins: watch::Receiver<Bulletin>,
+    statuses: watch::Receiver<PublishedStatus>,
     inputs: Inputs,
     clock: MonotonicClock,
     waiting: Waiting,
@@ -47,7 +47,7 @@ pub(super) struct NodeControl {
 impl NodeControl {
     pub(super) fn new(
         own: Identity,
-        bulletins: watch::Receiver<Bulletin>,
+        statuses: watch::Receiver<PublishedStatus>,
         inputs: Inputs,
         clock: MonotonicClock,
         peer_faults: PeerFaults,
@@ -55,7 +55,7 @@ impl NodeControl {
     ) -> Self {
         Self {
             own,
-            bulletins,
+            statuses,
             inputs,
             clock,
             waiting: Waiting::default(),
@@ -100,8 +100,8 @@ fn wall_ms() -> u64 {
 
 impl Control for NodeControl {
     fn status(&self) -> Status {
-        let bulletin = self.bulletins.borrow().clone();
-        let Bulletin { status, incarnation, .. } = &bulletin;
+        let published = self.statuses.borrow().clone();
+        let PublishedStatus { status, incarnation, .. } = &published;
         let engine = &incarnation.engine;
         let reading = engine.reading();
         // The digest belongs to exactly this record; another may have been applied since.
@@ -109,10 +109,10 @@ impl Control for NodeControl {
         let durable = incarnation.gate.durable().0.max(status.durable.0);
         let primary = status.role == Role::Primary;
         // A standby whose node is too busy to publish its status does not keep up.
-        let current = primary || self.clock.now().since(bulletin.at) < STALE_BULLETIN;
+        let current = primary || self.clock.now().since(published.at) < STALE_STATUS;
         let caught_up = status.caught_up && current;
         let ready = status.activity == Activity::Serving || (!primary && caught_up);
-        let log_now = bulletin.clock.map(|clock| clock.now());
+        let log_now = published.clock.map(|clock| clock.now());
         let hold = log_now.map_or(0, |now| engine.hold_until().0.saturating_sub(now.0));
         Status {
             name: self.own.name.clone(),
@@ -121,13 +121,13 @@ impl Control for NodeControl {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             role: if primary { Role::Primary } else { Role::Standby },
             phase: phase(status.activity).to_owned(),
-            waits_for: waits_for(&bulletin).map(str::to_owned),
+            waits_for: waits_for(&published).map(str::to_owned),
             ready,
-            why_not_ready: (!ready).then(|| why_not_ready(&bulletin)),
+            why_not_ready: (!ready).then(|| why_not_ready(&published)),
             term: status.term.0,
-            leader: bulletin.leader.as_ref().map(|name| Leader {
+            leader: published.leader.as_ref().map(|name| Leader {
                 name: name.clone(),
-                address: bulletin.master_view.as_ref().map_or(String::new(), |key| key.address.clone()),
+                address: published.master_view.as_ref().map_or(String::new(), |key| key.address.clone()),
             }),
             applied,
             durable_prefix: durable,
@@ -137,19 +137,19 @@ impl Control for NodeControl {
             hold_ms_left: hold,
             lease_ms_left: status.lease_left.map_or(0, ms),
             queue_bytes: incarnation.queue.bytes() as u64,
-            members: bulletin.members.iter().map(Member::from).collect(),
-            promotion: status.promotion.as_ref().map(|promotion| self.promotion(promotion, &bulletin)),
+            members: published.members.iter().map(Member::from).collect(),
+            promotion: status.promotion.as_ref().map(|promotion| self.promotion(promotion, &published)),
             log_refused: status.refused.clone(),
             etcd: Some(self.etcd_health.borrow().clone()).filter(|health| !health.members.is_empty()),
             history: status.history,
             digest_at: status.against.clone(),
             snapshots: status.snapshots.as_ref().map(|report| report.status.clone()),
-            faults: faults(&bulletin, &self.peer_faults),
+            faults: faults(&published, &self.peer_faults),
         }
     }
 
     fn silent_for(&self) -> Duration {
-        let told = self.bulletins.borrow().at;
+        let told = self.statuses.borrow().at;
         self.clock.now().since(told)
     }
 
@@ -176,7 +176,7 @@ impl Control for NodeControl {
         let (sender, receiver) = oneshot::channel();
         self.waiting.lock().insert(id, sender);
         let (inputs, from) = (self.inputs.clone(), self.own.name.clone());
-        let (mut bulletins, clock) = (self.bulletins.clone(), self.clock);
+        let (mut statuses, clock) = (self.statuses.clone(), self.clock);
         // A task of its own: the hand-over goes on when the caller has gone.
         let task = tokio::spawn(async move {
             let begun = Instant::now();
@@ -184,22 +184,22 @@ impl Control for NodeControl {
             let HandedOver { to, closed_at } = match receiver.await {
                 Ok(Ok(done)) => done,
                 Ok(Err(error)) => {
-                    let bulletin = bulletins.borrow();
-                    return Err(control_error(error, bulletin.leader.clone(), &bulletin.members));
+                    let published = statuses.borrow();
+                    return Err(control_error(error, published.leader.clone(), &published.members));
                 }
                 Err(_) => return Err(ControlError::GivenUp("this master is stopping".to_owned())),
             };
             let silent = begun.elapsed();
-            let leads = |bulletin: &Bulletin| {
-                bulletin.leader.as_ref().is_some_and(|leader| *leader != from)
-                    && bulletin.master_view.is_some()
+            let leads = |published: &PublishedStatus| {
+                published.leader.as_ref().is_some_and(|leader| *leader != from)
+                    && published.master_view.is_some()
             };
-            let taken_over = tokio::time::timeout(SUCCESSOR_TIMEOUT, bulletins.wait_for(leads)).await;
+            let taken_over = tokio::time::timeout(SUCCESSOR_TIMEOUT, statuses.wait_for(leads)).await;
             match taken_over {
-                Ok(Ok(bulletin)) => Ok(SwitchoverDone {
+                Ok(Ok(published)) => Ok(SwitchoverDone {
                     from: from.clone(),
-                    to: bulletin.leader.clone().unwrap_or(to),
-                    term: bulletin.status.term.0,
+                    to: published.leader.clone().unwrap_or(to),
+                    term: published.status.term.0,
                     unanswered_ms: ms(clock.now().since(closed_at)),
                     total_ms: ms(begun.elapsed()),
                 }),
@@ -217,8 +217,8 @@ impl Control for NodeControl {
 }
 
 impl NodeControl {
-    fn promotion(&self, promotion: &Promotion, bulletin: &Bulletin) -> PromotionReport {
-        let report = bulletin.incarnation.engine.term_report();
+    fn promotion(&self, promotion: &Promotion, published: &PublishedStatus) -> PromotionReport {
+        let report = published.incarnation.engine.term_report();
         PromotionReport {
             term: promotion.term.0,
             primary: self.own.name.clone(),
@@ -250,11 +250,11 @@ fn control_error(error: HandoverError, leader: Option<String>, members: &[Member
     }
 }
 
-fn waits_for(bulletin: &Bulletin) -> Option<&'static str> {
-    match bulletin.status.activity {
-        Activity::CatchingUp if bulletin.etcd_heard.is_none() => Some("etcd"),
+fn waits_for(published: &PublishedStatus) -> Option<&'static str> {
+    match published.status.activity {
+        Activity::CatchingUp if published.etcd_heard.is_none() => Some("etcd"),
         Activity::CatchingUp => Some("the end of the log"),
-        Activity::Following if bulletin.leader.is_none() => Some("a primary"),
+        Activity::Following if published.leader.is_none() => Some("a primary"),
         Activity::Standing | Activity::Promoting => Some("etcd"),
         Activity::HandingOver => Some("the successor"),
         Activity::Leaving => Some("clients to be sent away"),
@@ -262,17 +262,17 @@ fn waits_for(bulletin: &Bulletin) -> Option<&'static str> {
     }
 }
 
-fn why_not_ready(bulletin: &Bulletin) -> String {
-    let reason = bulletin.status.trouble.clone();
-    reason.unwrap_or_else(|| match waits_for(bulletin) {
-        Some(what) => format!("{}: waits for {what}", phase(bulletin.status.activity)),
-        None => phase(bulletin.status.activity).to_owned(),
+fn why_not_ready(published: &PublishedStatus) -> String {
+    let reason = published.status.trouble.clone();
+    reason.unwrap_or_else(|| match waits_for(published) {
+        Some(what) => format!("{}: waits for {what}", phase(published.status.activity)),
+        None => phase(published.status.activity).to_owned(),
     })
 }
 
-fn faults(bulletin: &Bulletin, peers: &PeerFaults) -> Vec<Fault> {
-    let engine = &bulletin.incarnation.engine;
-    let divergence = bulletin.status.divergence;
+fn faults(published: &PublishedStatus, peers: &PeerFaults) -> Vec<Fault> {
+    let engine = &published.incarnation.engine;
+    let divergence = published.status.divergence;
     let mut faults = Vec::new();
     let mut note = |what: &str, count: u64, last: String| {
         if count > 0 {
@@ -309,16 +309,16 @@ fn faults(bulletin: &Bulletin, peers: &PeerFaults) -> Vec<Fault> {
     );
     let (count, last) = peers.count_and_last();
     note("peer connections that could not be authenticated", count, last);
-    note("rebuilds of the state from the log", u64::from(bulletin.status.rebuilds), String::new());
-    if let Some(against) = &bulletin.status.against {
+    note("rebuilds of the state from the log", u64::from(published.status.rebuilds), String::new());
+    if let Some(against) = &published.status.against {
         let last = format!("first at record {} of term {}", against.record, against.term);
         note("the primary's digest contradicts the log", 1, last);
     }
-    if let Some(reason) = &bulletin.status.refused {
+    if let Some(reason) = &published.status.refused {
         let last = format!("{reason}; no other master can be elected until etcd accepts writes again");
         note("etcd refuses to write the log", 1, last);
     }
-    note("etcd's revision went back", u64::from(bulletin.status.revision_went_back), String::new());
+    note("etcd's revision went back", u64::from(published.status.revision_went_back), String::new());
     faults
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use crate::engine::types::SequenceId;
-use crate::master::admission::LOOK_AGAIN;
+use crate::master::admission::LEADERSHIP_CHECK;
 use crate::master::effects;
 use crate::master::handlers::{Handled, Handlers};
 use crate::master::metrics::{Counters, Metrics};
@@ -76,7 +76,7 @@ const UNKNOWN: Failure = Failure {
 pub struct MasterService {
     pub(super) handlers: Handlers,
     pub(super) metrics: Arc<Metrics>,
-    pub(super) replication: Option<Replication>,
+    pub(super) replication: Option<LogContext>,
     turns: Arc<Semaphore>,
     /// Puts that wait for clients to rejoin; `None` without a log, where no takeover happens.
     pub(super) parking: Option<Parking>,
@@ -84,7 +84,7 @@ pub struct MasterService {
 
 /// What a master that replicates needs to answer calls.
 #[derive(Debug)]
-pub struct Replication {
+pub struct LogContext {
     /// The log and the gate.
     pub incarnation: Arc<Incarnation>,
     /// The clock of the gate.
@@ -96,7 +96,7 @@ pub struct Replication {
 impl MasterService {
     /// Creates a service that answers with these handlers.
     #[must_use]
-    pub fn new(handlers: Handlers, replication: Option<Replication>) -> Self {
+    pub fn new(handlers: Handlers, replication: Option<LogContext>) -> Self {
         let turns = Arc::new(Semaphore::new(1));
         let parking = replication.as_ref().map(|replication| Parking::new(replication.clock.now()));
         Self { metrics: Arc::clone(&handlers.metrics), handlers, replication, turns, parking }
@@ -267,13 +267,13 @@ fn wait_in_line(ticket: Option<Ticket>, waited: &mut Waited) -> Outcome {
     waited.ticket = ticket.map(|ticket| Box::new(ticket) as Box<_>);
     Outcome::Busy(Box::pin(async move {
         if let Some(granted) = granted {
-            let _ = tokio::time::timeout(LOOK_AGAIN, granted).await;
+            let _ = tokio::time::timeout(LEADERSHIP_CHECK, granted).await;
         }
         None
     }))
 }
 
-impl Replication {
+impl LogContext {
     /// Returns the record that an early answer waits for. It is not the call's own, but it bounds the tail that a crash
     /// can lose.
     fn depends_on(&self, depends_on: SequenceId) -> SequenceId {

@@ -24,7 +24,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// The port of a master that does not serve.
 #[derive(Debug, Default)]
-pub struct Door {
+pub struct DrainingPort {
     open: Mutex<Open>,
     /// The port as the companion holds it; released together with this one.
     held: HeldPort,
@@ -39,7 +39,7 @@ struct Open {
     task: Option<AbortHandle>,
 }
 
-impl Door {
+impl DrainingPort {
     /// Creates with a companion that holds the port as well.
     #[must_use]
     pub fn new(held: HeldPort) -> Self {
@@ -54,17 +54,17 @@ impl Door {
         open.listener = Some(kept);
         open.times += 1;
         let times = open.times;
-        let door = Arc::clone(self);
+        let draining_port = Arc::clone(self);
         let task = tokio::spawn(async move {
             let turn_away = async {
-                while door.is_open(times) {
+                while draining_port.is_open(times) {
                     if listener.accept().await.is_err() {
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 }
             };
             let _ = tokio::time::timeout(period, turn_away).await;
-            door.close(times);
+            draining_port.close(times);
         });
         open.task = Some(task.abort_handle());
     }
@@ -118,11 +118,11 @@ mod tests {
     async fn every_client_is_turned_away_until_the_port_is_closed() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let door = Arc::new(Door::default());
-        door.leave_open(listener, TURN_AWAY);
+        let draining_port = Arc::new(DrainingPort::default());
+        draining_port.leave_open(listener, TURN_AWAY);
         assert!(is_turned_away(address).await);
         assert!(is_turned_away(address).await);
-        door.closed().await;
+        draining_port.closed().await;
         assert!(TcpStream::connect(address).await.is_err());
     }
 
@@ -131,9 +131,9 @@ mod tests {
         let listener = crate::net::listen::listen("127.0.0.1:0".parse().unwrap(), 8).unwrap();
         let address = listener.local_addr().unwrap();
         let duplicate = listener.try_clone().unwrap();
-        let door = Arc::new(Door::default());
-        door.leave_open(TcpListener::from_std(listener).unwrap(), Duration::ZERO);
-        door.closed().await;
+        let draining_port = Arc::new(DrainingPort::default());
+        draining_port.leave_open(TcpListener::from_std(listener).unwrap(), Duration::ZERO);
+        draining_port.closed().await;
         assert!(TcpStream::connect(address).await.is_err());
         let again = crate::net::listen::listen(address, 8).unwrap();
         assert!(TcpStream::connect(address).await.is_ok());
@@ -144,11 +144,11 @@ mod tests {
     async fn a_port_that_was_left_open_can_be_served_again() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let door = Arc::new(Door::default());
-        door.leave_open(listener, TURN_AWAY);
+        let draining_port = Arc::new(DrainingPort::default());
+        draining_port.leave_open(listener, TURN_AWAY);
         // The task waits for clients by now.
         tokio::task::yield_now().await;
-        let listener = TcpListener::from_std(door.take().unwrap()).unwrap();
+        let listener = TcpListener::from_std(draining_port.take().unwrap()).unwrap();
         assert_eq!(listener.local_addr().unwrap(), address);
         // The first client that connects is served.
         let _client = TcpStream::connect(address).await.unwrap();

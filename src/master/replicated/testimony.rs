@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::host::Bulletin;
+use super::host::PublishedStatus;
 use crate::master::companion::Testimony;
 use crate::master::peer::witness::EndedProcess;
 use crate::master::peer::{Identity, PeerCredentials};
@@ -18,7 +18,7 @@ const MOST_PEERS: usize = 16;
 pub(super) async fn keep(
     own: Identity,
     credentials: PeerCredentials,
-    bulletins: watch::Receiver<Bulletin>,
+    statuses: watch::Receiver<PublishedStatus>,
     to: watch::Sender<Option<Testimony>>,
 ) {
     let mut refresh = tokio::time::interval(REFRESH);
@@ -27,7 +27,7 @@ pub(super) async fn keep(
         // Without a token the report could not be authenticated.
         let Ok(ended) = EndedProcess::describe(&own, &credentials).await else { continue };
         let peers = {
-            let members = &bulletins.borrow().members;
+            let members = &statuses.borrow().members;
             let others = members.iter().filter(|member| member.name != own.name);
             others.map(|member| member.addresses.peer.clone()).take(MOST_PEERS).collect()
         };

@@ -13,12 +13,12 @@ use tokio::task::JoinSet;
 
 use crate::engine::Engine;
 use crate::engine::types::Term;
-use crate::master::current::Passage;
-use crate::master::files;
+use crate::master::fd_limit;
 use crate::master::handlers::{Handlers, Told};
+use crate::master::live_state::AnswerGate;
 use crate::master::metadata_server::entries_of;
 use crate::master::metrics::Metrics;
-use crate::master::service::{MasterService, Replication};
+use crate::master::rpc_service::{LogContext, MasterService};
 use crate::master::settings::Settings;
 use crate::master::upkeep::Upkeep;
 use crate::replication::liveness::Liveness;
@@ -33,7 +33,7 @@ const STRAGGLERS: Duration = Duration::from_secs(2);
 
 /// Everything that serving takes and that does not depend on the term.
 #[derive(Debug)]
-pub struct Service {
+pub struct ServeConfig {
     /// The address to listen on for clients.
     pub address: SocketAddr,
     pub server: server::Settings,
@@ -69,14 +69,14 @@ pub struct Serving {
     pub socket: Option<OwnedFd>,
 }
 
-impl Service {
+impl ServeConfig {
     /// Takes the settings for this address.
     #[must_use]
     pub fn new(settings: &Settings, address: SocketAddr, metrics: Arc<Metrics>) -> Self {
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let client_ttl = ms(settings.objects.client_ttl);
         let most = server::Settings::default().max_connections;
-        let max_connections = files::connections(files::limit(), most);
+        let max_connections = fd_limit::connections(fd_limit::limit(), most);
         if max_connections < most {
             tracing::warn!(
                 max_connections,
@@ -115,7 +115,7 @@ impl Service {
         listener: Option<std::net::TcpListener>,
         engine: Arc<Engine>,
         clock: RunningClock,
-        replication: Option<Replication>,
+        replication: Option<LogContext>,
         term: Term,
     ) -> Result<Serving, BindError> {
         let server = match listener {
@@ -132,14 +132,15 @@ impl Service {
         let guards =
             replication.as_ref().map_or_else(TermGuards::default, |log| log.incarnation.guards.clone());
         guards.open();
-        let passage = Passage(replication.as_ref().map(|log| (Arc::clone(&log.incarnation), log.clock)));
+        let answer_gate =
+            AnswerGate(replication.as_ref().map(|log| (Arc::clone(&log.incarnation), log.clock)));
         let handlers = Handlers {
             engine: Arc::clone(&engine),
             clock,
             liveness: Arc::clone(&liveness),
             metrics: Arc::clone(&self.metrics),
             told: self.told.clone(),
-            passage: passage.clone(),
+            answer_gate: answer_gate.clone(),
             guards: guards.clone(),
         };
         let upkeep = Upkeep {
@@ -149,7 +150,7 @@ impl Service {
             metrics: Arc::clone(&self.metrics),
             chores: Chores { metadata_of: self.forget_metadata.then_some(|name| entries_of(name).collect()) },
             lease_sync: self.lease_sync,
-            passage,
+            answer_gate,
         };
         let (stop, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();

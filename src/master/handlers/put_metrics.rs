@@ -8,7 +8,7 @@ use crate::master::metrics::Counters;
 /// Results of the Starts of one call. They are collected here first, because all threads share the counters and batches
 /// are large.
 #[derive(Default)]
-pub(super) struct Starts {
+pub(super) struct PutMetrics {
     /// Number of consecutive objects of one size, and that size.
     run: (u64, u64),
     partial: u64,
@@ -17,7 +17,7 @@ pub(super) struct Starts {
     changed: bool,
 }
 
-impl Starts {
+impl PutMetrics {
     /// Counts a Start that succeeded.
     pub(super) fn began(&mut self, wanted: u64, object: &Object, handlers: &Handlers) {
         if self.run.1 != object.size {

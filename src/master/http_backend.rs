@@ -17,22 +17,22 @@ use crate::engine::segment::SegmentStatus;
 use crate::engine::types::{self, ErrorCode, LogTime};
 use crate::engine::walk::Cursor;
 use crate::master::admission::ChunkPermits;
-use crate::master::current::{Current, CurrentState, Passage};
-use crate::master::describe::PROTOCOL;
 use crate::master::etcd_health::EtcdHealthState;
 use crate::master::http::{
-    AdminView, Answer, BufferInfo, Health, KeysPiece, NotRemoved, SegmentInfo, ViewError,
+    Answer, BackendError, BufferInfo, Health, HttpBackend, KeysPiece, NotRemoved, SegmentInfo,
 };
+use crate::master::live_state::{AnswerGate, LiveState, LiveStateReceiver};
 use crate::master::metadata_server::{MetadataError, MetadataStore, Stored, is_exclusive};
 use crate::master::metrics::{Gauges, Metrics, ReplicationGauges, SegmentGauges};
+use crate::master::reply_encoding::PROTOCOL;
 use crate::replication::node::status::Activity;
 use crate::wire::functions::Function;
 
-/// View of the state for the HTTP routes, and through them for people and tools.
+/// The state for the HTTP routes, and through them for people and tools.
 #[derive(Debug)]
-pub struct Admin {
+pub struct MasterBackend {
     /// The state as it is now.
-    pub current: CurrentState,
+    pub current: LiveStateReceiver,
     pub metrics: Arc<Metrics>,
     pub etcd_health: EtcdHealthState,
     /// How much the metadata server may hold.
@@ -65,20 +65,20 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn view_error(code: ErrorCode) -> ViewError {
-    ViewError { code: code.0, name: code.name().unwrap_or("UNKNOWN") }
+fn backend_error(code: ErrorCode) -> BackendError {
+    BackendError { code: code.0, name: code.name().unwrap_or("UNKNOWN") }
 }
 
 /// This master does not serve, or no longer may.
 const UNAVAILABLE: ErrorCode = ErrorCode::UNAVAILABLE_IN_CURRENT_STATUS;
 
-impl Admin {
-    fn current(&self) -> Current {
+impl MasterBackend {
+    fn current(&self) -> LiveState {
         self.current.borrow().clone()
     }
 
     /// Returns the state, if clients are served from it.
-    fn serving(&self) -> Option<Current> {
+    fn serving(&self) -> Option<LiveState> {
         Some(self.current()).filter(|current| current.health.service_ready)
     }
 
@@ -87,39 +87,41 @@ impl Admin {
     fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Engine) -> T + Send + 'static,
-    ) -> Answer<'static, Result<T, ViewError>> {
+    ) -> Answer<'static, Result<T, BackendError>> {
         let current = self.serving();
         Box::pin(async move {
-            let Current { engine, passage, .. } = current.ok_or(view_error(UNAVAILABLE))?;
+            let LiveState { engine, answer_gate, .. } = current.ok_or(backend_error(UNAVAILABLE))?;
             // Records applied during the read may show in it, whole or in part, so all of them have to be durable
             // (INV-3).
             let read = tokio::task::spawn_blocking(move || (read(&engine), engine.last_visible()));
-            let (read, settled) = read.await.map_err(|_| view_error(ErrorCode::INTERNAL_ERROR))?;
-            if passage.settle(settled).await { Ok(read) } else { Err(view_error(UNAVAILABLE)) }
+            let (read, settled) = read.await.map_err(|_| backend_error(ErrorCode::INTERNAL_ERROR))?;
+            if answer_gate.wait_durable(settled).await { Ok(read) } else { Err(backend_error(UNAVAILABLE)) }
         })
     }
 
     /// Returns an answer once the gate lets it pass.
     async fn found(
         answer: Option<types::Answer<Vec<BufferInfo>>>,
-        passage: Passage,
-    ) -> Result<Vec<BufferInfo>, ViewError> {
+        answer_gate: AnswerGate,
+    ) -> Result<Vec<BufferInfo>, BackendError> {
         match answer {
-            Some(answer) if passage.settle(answer.depends_on).await => answer.result.map_err(view_error),
-            _ => Err(view_error(UNAVAILABLE)),
+            Some(answer) if answer_gate.wait_durable(answer.depends_on).await => {
+                answer.result.map_err(backend_error)
+            }
+            _ => Err(backend_error(UNAVAILABLE)),
         }
     }
 }
 
-impl AdminView for Admin {
+impl HttpBackend for MasterBackend {
     fn health(&self) -> Health {
         self.current.borrow().health.clone()
     }
 
     fn gauges(&self) -> Gauges {
         let mut names: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-        let Current { engine, clock, connections, passage, node, .. } = self.current();
-        let replication = passage.0.zip(node).map(|((incarnation, monotonic), node)| {
+        let LiveState { engine, clock, connections, answer_gate, node, .. } = self.current();
+        let replication = answer_gate.0.zip(node).map(|((incarnation, monotonic), node)| {
             let (gate, now) = (&incarnation.gate, monotonic.now());
             let primary = node.role == Role::Primary;
             let hold = if primary { engine.hold_until().0.saturating_sub(clock.now().0) } else { 0 };
@@ -173,27 +175,27 @@ impl AdminView for Admin {
         }
     }
 
-    fn query_key<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Vec<BufferInfo>, ViewError>> {
+    fn query_key<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Vec<BufferInfo>, BackendError>> {
         let current = self.current();
         // The read grants a lease, so it holds a guard: no lease is granted after those of a term were written to the
         // log (R6).
-        let guard = current.passage.guard().ok().filter(|_| current.health.service_ready);
+        let guard = current.answer_gate.guard().ok().filter(|_| current.health.service_ready);
         let answer = guard.map(|_guard| current.engine.get(key, current.clock.now(), buffers));
         if let Some(answer) = &answer {
             self.metrics.rpc.call(Function::GetReplicaList, answer.result.is_ok());
             let found = answer.result.as_ref().ok().and_then(|buffers| buffers.first());
             self.metrics.counters.get(found.map(|buffer| buffer.size));
         }
-        Box::pin(Self::found(answer, current.passage))
+        Box::pin(Self::found(answer, current.answer_gate))
     }
 
-    fn peek_key<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Vec<BufferInfo>, ViewError>> {
+    fn peek_key<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Vec<BufferInfo>, BackendError>> {
         let current = self.current();
         let answer = current.health.service_ready.then(|| current.engine.peek(key, buffers));
-        Box::pin(Self::found(answer, current.passage))
+        Box::pin(Self::found(answer, current.answer_gate))
     }
 
-    fn keys_from(&self, mut cursor: Cursor) -> Answer<'_, Result<Option<KeysPiece>, ViewError>> {
+    fn keys_from(&self, mut cursor: Cursor) -> Answer<'_, Result<Option<KeysPiece>, BackendError>> {
         self.read(move |engine| {
             let mut lines = Vec::new();
             let more = engine.walk_piece(&mut cursor, |object| {
@@ -206,7 +208,7 @@ impl AdminView for Admin {
         })
     }
 
-    fn segments(&self) -> Answer<'_, Result<Vec<SegmentInfo>, ViewError>> {
+    fn segments(&self) -> Answer<'_, Result<Vec<SegmentInfo>, BackendError>> {
         let info = |segment: &crate::engine::segment::Segment| SegmentInfo {
             name: segment.name.to_vec(),
             id: (segment.id.first, segment.id.second),
@@ -224,11 +226,11 @@ impl AdminView for Admin {
     fn remove_all(&self, force: bool) -> Answer<'_, Result<i64, NotRemoved>> {
         Box::pin(async move {
             let turn = Arc::clone(&self.removal).lock_owned().await;
-            let Some(Current { engine, clock, passage, .. }) = self.serving() else {
+            let Some(LiveState { engine, clock, answer_gate, .. }) = self.serving() else {
                 return Err(NotRemoved::NotServing);
             };
-            let guard = passage.guard()?;
-            let admitted = passage.clone();
+            let guard = answer_gate.guard()?;
+            let admitted = answer_gate.clone();
             let removal = tokio::task::spawn_blocking(move || {
                 // The removal goes on after its caller has hung up, and keeps the lock until it ends.
                 let _turn = turn;
@@ -238,7 +240,11 @@ impl AdminView for Admin {
             });
             self.metrics.rpc.call(Function::RemoveAll, true);
             let (count, depends_on) = removal.await.map_err(|_| NotRemoved::Failed)??;
-            if passage.settle(depends_on).await { Ok(count as i64) } else { Err(NotRemoved::NotServing) }
+            if answer_gate.wait_durable(depends_on).await {
+                Ok(count as i64)
+            } else {
+                Err(NotRemoved::NotServing)
+            }
         })
     }
 }
@@ -246,7 +252,7 @@ impl AdminView for Admin {
 /// Most bytes that a change of an entry adds to the log beside its key and value.
 const ENTRY_BYTES: usize = 256;
 
-impl Admin {
+impl MasterBackend {
     /// Makes a change once it is admitted (R2), and returns its result once it is durable. Waits for the sequencer on a
     /// blocking thread, so that no connection is delayed.
     async fn change<T: Send + 'static>(
@@ -254,8 +260,9 @@ impl Admin {
         bytes: usize,
         change: impl FnOnce(&Engine, LogTime) -> T + Send + 'static,
     ) -> Result<T, MetadataError> {
-        let Current { engine, clock, passage, .. } = self.serving().ok_or(MetadataError::Unavailable)?;
-        let entry = passage.enter(bytes).await?;
+        let LiveState { engine, clock, answer_gate, .. } =
+            self.serving().ok_or(MetadataError::Unavailable)?;
+        let entry = answer_gate.enter(bytes).await?;
         let changed = tokio::task::spawn_blocking(move || {
             let changed = change(&engine, clock.now());
             drop(entry);
@@ -263,14 +270,14 @@ impl Admin {
             (changed, engine.last_visible())
         });
         let (changed, settled) = changed.await.map_err(|_| MetadataError::Unavailable)?;
-        if passage.settle(settled).await { Ok(changed) } else { Err(MetadataError::Unknown) }
+        if answer_gate.wait_durable(settled).await { Ok(changed) } else { Err(MetadataError::Unknown) }
     }
 }
 
-impl MetadataStore for Admin {
+impl MetadataStore for MasterBackend {
     fn get<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Option<Bytes>, MetadataError>> {
         Box::pin(async move {
-            let Some(Current { engine, passage, .. }) = self.serving() else {
+            let Some(LiveState { engine, answer_gate, .. }) = self.serving() else {
                 return Err(MetadataError::Unavailable);
             };
             let entry = engine.metadata(key);
@@ -282,7 +289,7 @@ impl MetadataStore for Admin {
                     settled.map_err(|_| MetadataError::Unavailable)?
                 }
             };
-            if !passage.settle(depends_on).await {
+            if !answer_gate.wait_durable(depends_on).await {
                 return Err(MetadataError::Unavailable);
             }
             Ok(entry.map(|(value, _)| Bytes::copy_from_slice(&value)))
@@ -337,20 +344,26 @@ mod tests {
     use crate::engine::settings::EngineSettings;
     use crate::replication::time::RunningClock;
 
-    fn admin(entries: usize, bytes: usize) -> Admin {
+    fn admin(entries: usize, bytes: usize) -> MasterBackend {
         admin_of(Engine::new(EngineSettings::default()), entries, bytes)
     }
 
-    fn admin_of(engine: Engine, entries: usize, bytes: usize) -> Admin {
+    fn admin_of(engine: Engine, entries: usize, bytes: usize) -> MasterBackend {
         let engine = Arc::new(engine);
         let (_, current) =
-            tokio::sync::watch::channel(Current::alone(engine, RunningClock::start(), Arc::default()));
+            tokio::sync::watch::channel(LiveState::alone(engine, RunningClock::start(), Arc::default()));
         let metadata_limits = MetadataLimits { entries, bytes };
         let etcd_health = crate::master::etcd_health::no_etcd();
-        Admin { current, metrics: Metrics::new(), etcd_health, metadata_limits, removal: Arc::default() }
+        MasterBackend {
+            current,
+            metrics: Metrics::new(),
+            etcd_health,
+            metadata_limits,
+            removal: Arc::default(),
+        }
     }
 
-    async fn put(store: &Admin, key: &str, value: &'static str) -> Result<Stored, MetadataError> {
+    async fn put(store: &MasterBackend, key: &str, value: &'static str) -> Result<Stored, MetadataError> {
         store.put(key.as_bytes(), Bytes::from_static(value.as_bytes())).await
     }
 

@@ -56,11 +56,11 @@ struct Target {
 /// Keeps a connection to the primary's peer port, and reports when that process is known to be dead. Stops when it is
 /// dropped.
 #[derive(Debug)]
-pub struct PeerFollower {
+pub struct PrimaryProbe {
     target: watch::Sender<Option<Target>>,
 }
 
-impl PeerFollower {
+impl PrimaryProbe {
     /// Starts as the standby `own`. What it learns goes to `events`; the applied id that it reports comes from
     /// `applied`.
     #[must_use]
@@ -77,7 +77,7 @@ impl PeerFollower {
     }
 
     /// Watches the process with this boot id, which leads with this lease, at this `host:port`, instead of any other.
-    pub fn follow(&self, address: &str, boot_id: &str, lease: LeaseId) {
+    pub fn watch(&self, address: &str, boot_id: &str, lease: LeaseId) {
         let target = Some(Target { address: address.to_owned(), boot_id: boot_id.to_owned(), lease });
         self.target.send_if_modified(|current| {
             let other = *current != target;
@@ -88,7 +88,7 @@ impl PeerFollower {
         });
     }
 
-    /// Stops watching any process, until `follow` is called again.
+    /// Stops watching any process, until `watch` is called again.
     pub fn leave(&self) {
         self.target.send_if_modified(|current| current.take().is_some());
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::host::Bulletin;
+use super::host::PublishedStatus;
 use crate::cluster::log_end::History;
 use crate::cluster::snapshot::HeldSnapshot;
 use crate::engine::settings::EngineSettings;
@@ -35,15 +35,15 @@ pub(super) fn read(
 /// Waits until a snapshot has been read, and publishes meanwhile that this master is alive and what it waits for.
 pub(super) async fn wait(
     mut reading: JoinHandle<Origin>,
-    bulletin: &watch::Sender<Bulletin>,
+    published: &watch::Sender<PublishedStatus>,
     clock: MonotonicClock,
 ) -> Origin {
     let read = loop {
         match tokio::time::timeout(SIGN_OF_LIFE, &mut reading).await {
             Ok(read) => break read,
-            Err(_) => bulletin.send_modify(|bulletin| {
-                bulletin.at = clock.now();
-                bulletin.status.trouble = Some("it reads its newest snapshot".to_owned());
+            Err(_) => published.send_modify(|published| {
+                published.at = clock.now();
+                published.status.trouble = Some("it reads its newest snapshot".to_owned());
             }),
         }
     };

@@ -2,13 +2,13 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use super::payload::payload;
+use super::task_json::payload;
 use super::{Handled, Handlers, INVALID, constant, reply};
 use crate::engine::ops::MAX_KEY;
 use crate::engine::record::{CopyOrMove, DynamicLease};
 use crate::engine::task;
 use crate::engine::types::Answer;
-use crate::master::describe;
+use crate::master::reply_encoding;
 use crate::wire::functions::{Rpc, encode_response};
 use crate::wire::messages::{
     ClientKeyRequest, CopyStartRequest, CopyStartResponse, CreateCopyTaskRequest, CreateMoveTaskRequest,
@@ -68,7 +68,7 @@ impl Handlers {
             return constant::<F, CopyStartResponse<'_>>(Err(INVALID), out);
         }
         let answer = self.engine.sequencer(|| self.now()).copy_start(client, key, source, targets, lease);
-        let result = answer.result.as_ref().map(describe::copy).map_err(|code| *code);
+        let result = answer.result.as_ref().map(reply_encoding::copy).map_err(|code| *code);
         encode_response::<F, _>(&result, out);
         Handled::one(result.is_err(), answer.depends_on)
     }
@@ -154,7 +154,7 @@ impl Handlers {
             request.src_segment,
             request.tgt_segment,
         );
-        let result = answer.result.as_ref().map(describe::movement).map_err(|code| *code);
+        let result = answer.result.as_ref().map(reply_encoding::movement).map_err(|code| *code);
         encode_response::<F, _>(&result, out);
         Handled::one(result.is_err(), answer.depends_on)
     }

@@ -16,12 +16,12 @@ use crate::cluster::snapshot::{HeldSnapshot, SnapshotRefused};
 use crate::cluster::view;
 use crate::engine::types::{LogTime, SequenceId, Term};
 use crate::master::companion::HeldPort;
-use crate::master::current::{Current, Passage};
-use crate::master::door::{Door, TURN_AWAY};
+use crate::master::draining_port::{DrainingPort, TURN_AWAY};
 use crate::master::http::{self, Health};
-use crate::master::peer::{Members, PeerFollower, PeerState};
-use crate::master::service::Replication;
-use crate::master::serving::{Service, Serving};
+use crate::master::live_state::{AnswerGate, LiveState};
+use crate::master::peer::{Members, PeerState, PrimaryProbe};
+use crate::master::rpc_server::{ServeConfig, Serving};
+use crate::master::rpc_service::LogContext;
 use crate::master::settings::ha::Durability;
 use crate::replication::driver::{Host, Inputs};
 use crate::replication::incarnation::Incarnation;
@@ -43,7 +43,7 @@ pub(super) type SnapshotsWaiting =
 
 /// Status of a node, for the rest of the process.
 #[derive(Clone, Debug)]
-pub(super) struct Bulletin {
+pub(super) struct PublishedStatus {
     pub status: NodeStatus,
     /// Name of the primary; `None` if there is none.
     pub leader: Option<String>,
@@ -60,7 +60,7 @@ pub(super) struct Bulletin {
     pub etcd_heard: Option<Monotonic>,
 }
 
-impl Bulletin {
+impl PublishedStatus {
     pub(super) fn new(node: &Node, now: Monotonic) -> Self {
         let view = node.seen_keys();
         Self {
@@ -79,14 +79,14 @@ impl Bulletin {
 /// The process around a node.
 pub(super) struct ProcessHost {
     /// Everything that serving clients takes.
-    pub service: Service,
+    pub service: ServeConfig,
     /// Which calls are answered before they are durable.
     pub durability: Durability,
     /// The clock of the node.
     pub clock: MonotonicClock,
     pub inputs: Inputs,
     /// Watches the primary's process.
-    pub follower: PeerFollower,
+    pub primary_probe: PrimaryProbe,
     /// Callers that wait for the end of a hand-over.
     pub waiting: Waiting,
     /// Does jobs in the directory of snapshots; `None` without one.
@@ -96,20 +96,20 @@ pub(super) struct ProcessHost {
     /// The clients being served; `None` while the port is not.
     pub serving: Option<Serving>,
     /// Turns clients away while they are not served.
-    pub door: Arc<Door>,
+    pub draining_port: Arc<DrainingPort>,
     /// The port as the companion holds it.
     pub held_port: HeldPort,
     /// Log time while clients are served.
     pub log_clock: Option<RunningClock>,
-    /// When the status was last published, and its headline.
-    pub told: (Monotonic, Option<Headline>),
+    /// When the status was last published, and its part that is urgent.
+    pub told: (Monotonic, Option<UrgentStatus>),
     /// The channels on which it is published.
     pub to: Publishing,
 }
 
 /// The part of the status whose changes are published at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Headline {
+pub(super) struct UrgentStatus {
     activity: Activity,
     term: Term,
     master_view: Option<view::Serving>,
@@ -119,9 +119,9 @@ pub(super) struct Headline {
 /// The channels on which the node's status is published.
 pub(super) struct Publishing {
     /// For the HTTP routes.
-    pub state: watch::Sender<Current>,
+    pub state: watch::Sender<LiveState>,
     /// For the admin API.
-    pub bulletin: watch::Sender<Bulletin>,
+    pub published: watch::Sender<PublishedStatus>,
     /// For the primary, to which a standby reports it.
     pub applied: watch::Sender<SequenceId>,
     /// For standbys.
@@ -140,9 +140,9 @@ impl ProcessHost {
     /// Publishes the status on all channels.
     fn publish(&mut self, node: &Node) {
         let now = self.clock.now();
-        let bulletin = Bulletin { clock: self.log_clock, ..Bulletin::new(node, now) };
+        let published = PublishedStatus { clock: self.log_clock, ..PublishedStatus::new(node, now) };
         self.told.0 = now;
-        let status = &bulletin.status;
+        let status = &published.status;
         let serves = self.serving.is_some() && status.activity == Activity::Serving;
         let health = Health {
             role: if status.role == Role::Primary {
@@ -152,8 +152,8 @@ impl ProcessHost {
             },
             state: state_word(status),
             service_ready: serves,
-            leader_address: bulletin.master_view.as_ref().map(|key| key.address.clone()),
-            view_version: bulletin
+            leader_address: published.master_view.as_ref().map(|key| key.address.clone()),
+            view_version: published
                 .master_view
                 .as_ref()
                 .map(|key| i64::try_from(key.create_revision).unwrap_or(i64::MAX)),
@@ -161,12 +161,12 @@ impl ProcessHost {
         let connections = self.serving.as_ref().map(|serving| Arc::clone(&serving.connections));
         let unset = || RunningClock::new(LogClock::new(LogTime(0), self.clock.now()), self.clock);
         let clock = self.log_clock.unwrap_or_else(unset);
-        self.to.state.send_replace(Current {
-            engine: Arc::clone(&bulletin.incarnation.engine),
+        self.to.state.send_replace(LiveState {
+            engine: Arc::clone(&published.incarnation.engine),
             clock,
             health,
             connections: connections.unwrap_or_else(|| Arc::new(AtomicUsize::new(0))),
-            passage: Passage(Some((Arc::clone(&bulletin.incarnation), self.clock))),
+            answer_gate: AnswerGate(Some((Arc::clone(&published.incarnation), self.clock))),
             node: Some(status.clone()),
         });
         self.to.peer_state.send_if_modified(|state| {
@@ -183,7 +183,7 @@ impl ProcessHost {
             *members = now;
             changed
         });
-        self.to.bulletin.send_replace(bulletin);
+        self.to.published.send_replace(published);
     }
 }
 
@@ -218,8 +218,8 @@ impl Host for ProcessHost {
     fn open(&mut self, incarnation: Arc<Incarnation>, clock: LogClock, term: Term) {
         let log_clock = RunningClock::new(clock, self.clock);
         let engine = Arc::clone(&incarnation.engine);
-        let replication = Replication { incarnation, clock: self.clock, durability: self.durability };
-        match self.service.open(self.door.take(), engine, log_clock, Some(replication), term) {
+        let replication = LogContext { incarnation, clock: self.clock, durability: self.durability };
+        match self.service.open(self.draining_port.take(), engine, log_clock, Some(replication), term) {
             Ok(mut serving) => {
                 if let Some(socket) = serving.socket.take() {
                     self.held_port.hold(socket);
@@ -237,15 +237,16 @@ impl Host for ProcessHost {
         self.to.state.send_modify(|current| current.health.service_ready = false);
         let Some(serving) = self.serving.take() else {
             // The port could not be opened, but work of an earlier opening may go on.
-            let quiet = self.to.bulletin.borrow().incarnation.guards.is_drained();
+            let quiet = self.to.published.borrow().incarnation.guards.is_drained();
             return self.tell(Input::Closed { quiet });
         };
         self.log_clock = None;
-        let (inputs, door, held_port) = (self.inputs.clone(), Arc::clone(&self.door), self.held_port.clone());
+        let (inputs, draining_port, held_port) =
+            (self.inputs.clone(), Arc::clone(&self.draining_port), self.held_port.clone());
         tokio::spawn(async move {
             let (quiet, listener) = serving.close().await;
             match listener {
-                Some(listener) => door.leave_open(listener, TURN_AWAY),
+                Some(listener) => draining_port.leave_open(listener, TURN_AWAY),
                 None => held_port.release(),
             }
             inputs.send(Input::Closed { quiet }).await;
@@ -254,8 +255,8 @@ impl Host for ProcessHost {
 
     fn follow(&mut self, peer: Option<Peer>) {
         match peer {
-            Some(peer) => self.follower.follow(&peer.address, &peer.boot_id.to_string(), peer.lease),
-            None => self.follower.leave(),
+            Some(peer) => self.primary_probe.watch(&peer.address, &peer.boot_id.to_string(), peer.lease),
+            None => self.primary_probe.leave(),
         }
     }
 
@@ -285,9 +286,9 @@ impl Host for ProcessHost {
         let now = self.clock.now();
         let (activity, term) = node.brief();
         let master_view = node.seen_keys().serving().cloned();
-        let headline = Some(Headline { activity, term, master_view, serving: self.serving.is_some() });
-        if headline != self.told.1 || now.since(self.told.0) >= NEWS_INTERVAL {
-            self.told.1 = headline;
+        let urgent = Some(UrgentStatus { activity, term, master_view, serving: self.serving.is_some() });
+        if urgent != self.told.1 || now.since(self.told.0) >= NEWS_INTERVAL {
+            self.told.1 = urgent;
             self.publish(node);
         }
     }

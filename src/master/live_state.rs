@@ -15,7 +15,7 @@ use crate::replication::time::{MonotonicClock, RunningClock};
 
 /// The current state of this master.
 #[derive(Clone, Debug)]
-pub struct Current {
+pub struct LiveState {
     pub engine: Arc<Engine>,
     pub clock: RunningClock,
     /// The role and whether clients are served.
@@ -23,15 +23,15 @@ pub struct Current {
     /// Open connections of Mooncake clients.
     pub connections: Arc<AtomicUsize>,
     /// The gate of all answers.
-    pub passage: Passage,
+    pub answer_gate: AnswerGate,
     /// Status of the node; `None` for a master without replication.
     pub node: Option<NodeStatus>,
 }
 
 /// Receiver of the current state.
-pub type CurrentState = watch::Receiver<Current>;
+pub type LiveStateReceiver = watch::Receiver<LiveState>;
 
-impl Current {
+impl LiveState {
     /// Returns the state of a master that is alone.
     #[must_use]
     pub fn alone(engine: Arc<Engine>, clock: RunningClock, connections: Arc<AtomicUsize>) -> Self {
@@ -42,18 +42,18 @@ impl Current {
             leader_address: None,
             view_version: None,
         };
-        Self { engine, clock, health, connections, passage: Passage(None), node: None }
+        Self { engine, clock, health, connections, answer_gate: AnswerGate(None), node: None }
     }
 }
 
 /// The gate that every answer passes; empty for a master without a log.
 #[derive(Clone, Debug)]
-pub struct Passage(pub Option<(Arc<Incarnation>, MonotonicClock)>);
+pub struct AnswerGate(pub Option<(Arc<Incarnation>, MonotonicClock)>);
 
-impl Passage {
+impl AnswerGate {
     /// Waits until what an answer depends on is durable. Returns false if this master may no longer answer, or if the
     /// wait took longer than [`PATIENCE`]: what was changed may yet become durable (R5).
-    pub async fn settle(&self, depends_on: SequenceId) -> bool {
+    pub async fn wait_durable(&self, depends_on: SequenceId) -> bool {
         let Some((incarnation, clock)) = &self.0 else { return true };
         let gate = &incarnation.gate;
         let mut durable = gate.watch();

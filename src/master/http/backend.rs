@@ -11,7 +11,7 @@ use crate::replication::admission::Refusal;
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The master, as its HTTP routes see it.
-pub trait AdminView: Send + Sync + 'static {
+pub trait HttpBackend: Send + Sync + 'static {
     /// Returns the role and whether clients are served. Must not wait for anything.
     fn health(&self) -> Health;
 
@@ -20,17 +20,17 @@ pub trait AdminView: Send + Sync + 'static {
 
     /// Returns the memory replicas of an object. This is a read like a client's: it grants a lease and is counted as a
     /// GetReplicaList, as in the reference.
-    fn query_key<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Vec<BufferInfo>, ViewError>>;
+    fn query_key<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Vec<BufferInfo>, BackendError>>;
 
     /// Returns the same without granting a lease and without being counted.
-    fn peek_key<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Vec<BufferInfo>, ViewError>>;
+    fn peek_key<'a>(&'a self, key: &'a [u8]) -> Answer<'a, Result<Vec<BufferInfo>, BackendError>>;
 
     /// Returns the next piece of the list of all readable keys, each followed by a newline, and where to continue;
     /// `None` at its end. The list is sent piece by piece, so that it is never held at once, in memory or under a lock.
-    fn keys_from(&self, cursor: Cursor) -> Answer<'_, Result<Option<KeysPiece>, ViewError>>;
+    fn keys_from(&self, cursor: Cursor) -> Answer<'_, Result<Option<KeysPiece>, BackendError>>;
 
     /// Returns all mounted segments, in the order in which they were mounted.
-    fn segments(&self) -> Answer<'_, Result<Vec<SegmentInfo>, ViewError>>;
+    fn segments(&self) -> Answer<'_, Result<Vec<SegmentInfo>, BackendError>>;
 
     /// Removes all objects, those with a lease only if forced, and returns how many.
     fn remove_all(&self, force: bool) -> Answer<'_, Result<i64, NotRemoved>>;
@@ -55,7 +55,7 @@ pub type KeysPiece = (Vec<u8>, Cursor);
 
 /// An error code of the protocol with its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ViewError {
+pub struct BackendError {
     /// The number, such as -704.
     pub code: i32,
     pub name: &'static str,

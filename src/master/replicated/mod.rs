@@ -24,17 +24,17 @@ use crate::coordination::types::LeaseId;
 use crate::engine::types::{LogTime, SequenceId};
 use crate::master::admin_api::{self, AdminApi};
 use crate::master::companion::{self, Companion};
-use crate::master::current::{Current, Passage};
 use crate::master::data_dir::DataDir;
-use crate::master::door::{Door, TURN_AWAY};
+use crate::master::draining_port::{DrainingPort, TURN_AWAY};
 use crate::master::etcd_health;
 use crate::master::flags::interface_address;
 use crate::master::http::{self, Health, ReferenceRole};
+use crate::master::live_state::{AnswerGate, LiveState};
 use crate::master::metrics::Metrics;
 use crate::master::peer::{
-    self, PeerCredentials, PeerEvent, PeerFaults, PeerFollower, PeerMessage, PeerPort, PeerState,
+    self, PeerCredentials, PeerEvent, PeerFaults, PeerMessage, PeerPort, PeerState, PrimaryProbe,
 };
-use crate::master::serving::Service;
+use crate::master::rpc_server::ServeConfig;
 use crate::master::settings::Settings;
 use crate::master::settings::ha::HaSettings;
 use crate::master::startup::{StartError, admin, engine_settings, rpc_address, serve_http};
@@ -45,7 +45,7 @@ use crate::replication::snapshot::Origin;
 use crate::replication::time::{LogClock, MonotonicClock, RunningClock};
 
 use control::NodeControl;
-use host::{Bulletin, ProcessHost, Publishing};
+use host::{ProcessHost, PublishedStatus, Publishing};
 use snapshots::SnapshotWorker;
 
 /// Timeout of a call to etcd. It is shorter than the leader lease, so that a call that hangs does not cost the lease.
@@ -80,7 +80,7 @@ pub(super) async fn run(
     let data_dir =
         ha.data_dir.as_deref().map(|folder| DataDir::open(folder, &settings.cluster_id)).transpose()?;
     let history = data_dir.as_ref().and_then(|(_, history)| *history);
-    let boot_id = BootId(getrandom::u64().map_err(StartError::Chance)?);
+    let boot_id = BootId(getrandom::u64().map_err(StartError::Random)?);
     tracing::info!(name = ha.member_name, %boot_id, cluster = settings.cluster_id, "starting as a member");
 
     let keys = Keys::new(&settings.cluster_id);
@@ -93,10 +93,10 @@ pub(super) async fn run(
     let unread = create_node(settings, ha, &ports.addresses, &origin, None);
     let (inputs, received) = Inputs::channel();
     let (state, current) = watch::channel(first_state(&unread, clock));
-    let (bulletin, bulletins) = watch::channel(Bulletin::new(&unread, clock.now()));
+    let (published, statuses) = watch::channel(PublishedStatus::new(&unread, clock.now()));
     drop(unread);
-    let bulletins_of_history = bulletins.clone();
-    let bulletins_of_testimony = bulletins.clone();
+    let statuses_of_history = statuses.clone();
+    let statuses_of_testimony = statuses.clone();
     let (applied, applied_here) = watch::channel(SequenceId(0));
     let (peer_state, peer_states) = watch::channel(first_peer_state(settings, ha, boot_id));
     let (peer_events, events) = mpsc::channel(PEER_MESSAGES);
@@ -109,10 +109,10 @@ pub(super) async fn run(
         boot_id: boot_id.to_string(),
     };
     let peer_faults = PeerFaults::new(Arc::clone(&metrics));
-    let follower =
-        PeerFollower::start(own.clone(), credentials.clone(), applied_here, peer_events, peer_faults.clone());
+    let primary_probe =
+        PrimaryProbe::start(own.clone(), credentials.clone(), applied_here, peer_events, peer_faults.clone());
     let (testimony, testimonies) = watch::channel(None);
-    let keep_testimony = testimony::keep(own.clone(), credentials.clone(), bulletins_of_testimony, testimony);
+    let keep_testimony = testimony::keep(own.clone(), credentials.clone(), statuses_of_testimony, testimony);
     let peer_port = PeerPort {
         own: own.clone(),
         credentials: credentials.clone(),
@@ -131,19 +131,19 @@ pub(super) async fn run(
     tasks.spawn(forward_reports(messages, inputs.clone()));
     tasks.spawn(etcd_health::observe(etcd_members, health));
     let admin = admin(settings, current, etcd_health.clone(), &metrics);
-    let control = Arc::new(NodeControl::new(own, bulletins, inputs.clone(), clock, peer_faults, etcd_health));
+    let control = Arc::new(NodeControl::new(own, statuses, inputs.clone(), clock, peer_faults, etcd_health));
     let readable = admin_api::readable(control.clone());
     let router = http::replicated_router(admin.clone(), Arc::clone(&metrics), readable);
     serve_http(settings, ports.http, router, &admin, &mut tasks, &ended).await?;
     let changes = http::changes(admin.clone(), Arc::clone(&metrics));
     tasks.spawn(ports.admin.serve(control.clone(), changes, settings.http.limits, ended.clone()));
     if let Some((data_dir, _)) = data_dir {
-        let bulletins = bulletins_of_history;
-        tasks.spawn(data_dir.keep(move || bulletins.borrow().status.history, ended.clone()));
+        let statuses = statuses_of_history;
+        tasks.spawn(data_dir.keep(move || statuses.borrow().status.history, ended.clone()));
     }
     let address = rpc_address(settings).await?;
     // Before this master can be elected: the companion may hold the port of its predecessor.
-    let (companion, door, held_port) = Companion::start(companion::Setup {
+    let (companion, draining_port, held_port) = Companion::start(companion::Setup {
         settings: &ha.companion,
         boot_id: boot_id.to_string(),
         address,
@@ -155,29 +155,29 @@ pub(super) async fn run(
         tasks.spawn(keep_testimony);
     }
     let found = match reading {
-        Some(reading) => Some(snapshots::wait(reading, &bulletin, clock).await),
+        Some(reading) => Some(snapshots::wait(reading, &published, clock).await),
         None => None,
     };
     let node = create_node(settings, ha, &ports.addresses, &origin, found);
     let host = ProcessHost {
-        service: Service::new(settings, address, metrics),
+        service: ServeConfig::new(settings, address, metrics),
         durability: ha.durability,
         clock,
         inputs: inputs.clone(),
-        follower,
+        primary_probe,
         waiting: control.waiting(),
         snapshots: snapshots_dir.map(|dir| SnapshotWorker::start(dir, inputs.clone())),
         snapshots_waiting: control.snapshots_waiting(),
         serving: None,
-        door: Arc::clone(&door),
+        draining_port: Arc::clone(&draining_port),
         held_port,
         log_clock: None,
         told: (clock.now(), None),
-        to: Publishing { state, bulletin, applied, peer_state, members },
+        to: Publishing { state, published, applied, peer_state, members },
     };
 
     let driving = tokio::spawn(drive(node, etcd, inputs.clone(), received, clock, host));
-    until_stopped(stop, &inputs, driving, &door, companion).await;
+    until_stopped(stop, &inputs, driving, &draining_port, companion).await;
     let _ = end.send(true);
     drop(inputs);
     tasks.shutdown().await;
@@ -256,9 +256,9 @@ fn create_node(
 }
 
 /// Returns what HTTP shows before the node has published anything.
-fn first_state(node: &Node, clock: MonotonicClock) -> Current {
+fn first_state(node: &Node, clock: MonotonicClock) -> LiveState {
     let incarnation = Arc::clone(node.incarnation());
-    Current {
+    LiveState {
         engine: Arc::clone(&incarnation.engine),
         clock: RunningClock::new(LogClock::new(LogTime(0), clock.now()), clock),
         health: Health {
@@ -269,7 +269,7 @@ fn first_state(node: &Node, clock: MonotonicClock) -> Current {
             view_version: None,
         },
         connections: Arc::new(AtomicUsize::new(0)),
-        passage: Passage(Some((incarnation, clock))),
+        answer_gate: AnswerGate(Some((incarnation, clock))),
         node: None,
     }
 }
@@ -293,7 +293,7 @@ async fn until_stopped(
     mut stop: watch::Receiver<bool>,
     inputs: &Inputs,
     mut driving: JoinHandle<()>,
-    door: &Door,
+    draining_port: &DrainingPort,
     companion: Option<Companion>,
 ) {
     tokio::select! {
@@ -308,7 +308,7 @@ async fn until_stopped(
         return;
     }
     // A port that came from the companion may stay open for longer; it closes with the process.
-    let _ = tokio::time::timeout(TURN_AWAY * 2, door.closed()).await;
+    let _ = tokio::time::timeout(TURN_AWAY * 2, draining_port.closed()).await;
     if let Some(companion) = companion {
         companion.dismiss().await;
     }
