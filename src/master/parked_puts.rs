@@ -206,7 +206,9 @@ impl MasterService {
             Outcome::Ready { depends_on } => Ok(DeferredReply { body, depends_on }),
             Outcome::Error(failure) => Err(failure),
             // A Start that was decoded once is always answered at once.
-            Outcome::Busy(_) | Outcome::Aside(_) | Outcome::Deferred(_) | Outcome::Refused(_) => Err(FAILED),
+            Outcome::Busy(_) | Outcome::Offload(_) | Outcome::Deferred(_) | Outcome::Refused(_) => {
+                Err(FAILED)
+            }
         };
         // The connection may be closed by now.
         let _ = call.reply.send(reply);

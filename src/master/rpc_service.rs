@@ -19,7 +19,7 @@ use crate::replication::queue_space::Ticket;
 use crate::replication::time::{Monotonic, MonotonicClock};
 use crate::wire::frame;
 use crate::wire::functions::Function;
-use crate::wire::server::{BoxFuture, Failure, GiveUp, Outcome, Service, Turn, Waited};
+use crate::wire::server::{BoxFuture, Failure, GiveUp, Outcome, SequencerPermit, Service, Waited};
 
 /// Most bytes that a call adds to the log for each byte of its request. A key is in both; the range of each replica is
 /// only in the record.
@@ -103,7 +103,7 @@ impl MasterService {
     }
 
     /// Resolves when it is this call's turn, first come, first served.
-    fn next_turn(&self) -> BoxFuture<Option<Turn>> {
+    fn next_turn(&self) -> BoxFuture<Option<SequencerPermit>> {
         let turns = Arc::clone(&self.turns);
         // The semaphore is never closed.
         Box::pin(async move { turns.acquire_owned().await.ok() })

@@ -7,9 +7,9 @@
 
 pub mod batch;
 pub mod client;
+pub mod client_version;
 pub mod frame;
 pub mod functions;
-pub mod generation;
 pub mod messages;
 pub mod server;
 pub mod struct_pack;

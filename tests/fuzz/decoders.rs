@@ -4,9 +4,9 @@ use crate::captured::captured;
 use crate::counting;
 use crate::mutations::{cases, mutate, seeds};
 use moonkeeper::engine::types::SequenceId;
+use moonkeeper::wire::client_version;
 use moonkeeper::wire::frame::{INVALID_RPC_ARGUMENTS, RESPONSE_HEADER, ResponseHeader, append_request};
 use moonkeeper::wire::functions::{Function, Rpc, Visitor};
-use moonkeeper::wire::generation;
 use moonkeeper::wire::server::{BoxFuture, Failure, Outcome, Server, Service, Settings, Waited};
 use moonkeeper::wire::struct_pack::{Decode, Encode, Form, decode, encode};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ fn decoders_survive_mutated_bodies() {
         requests += u64::from(request);
         responses += u64::from(response);
         if !request {
-            let _ = generation::explain(*function, &body).to_string();
+            let _ = client_version::explain(*function, &body).to_string();
         }
     });
     println!("{cases} bodies, {requests} decoded as requests, {responses} as responses");

@@ -57,8 +57,8 @@ fn call(service: &MasterService, function: Function, body: &[u8]) -> bool {
     let mut out = Vec::new();
     match service.call(function, body, &mut Waited::default(), &mut out) {
         Outcome::Ready { .. } => true,
-        Outcome::Aside(aside) => {
-            (aside.work)(&mut out).unwrap();
+        Outcome::Offload(offload) => {
+            (offload.work)(&mut out).unwrap();
             true
         }
         Outcome::Refused(_) => false,

@@ -21,9 +21,9 @@ fn batch() -> Vec<u8> {
 
 /// Has the work done that a call left for later.
 fn run(outcome: Outcome) -> Vec<u8> {
-    let Outcome::Aside(aside) = outcome else { panic!("it was not done aside") };
+    let Outcome::Offload(offload) = outcome else { panic!("it was not offloaded") };
     let mut out = Vec::new();
-    (aside.work)(&mut out).unwrap();
+    (offload.work)(&mut out).unwrap();
     out
 }
 
@@ -115,7 +115,7 @@ fn a_full_etcd_refuses_changes_before_anything_is_applied_and_reads_go_on() {
     assert!(matches!(read, Outcome::Ready { .. }));
     assert!(service.gives_up().is_some());
     incarnation.gate.set_log_full(false);
-    assert!(matches!(outcome(Function::RemoveAll, &remove_all), Outcome::Aside(_)));
+    assert!(matches!(outcome(Function::RemoveAll, &remove_all), Outcome::Offload(_)));
     assert!(service.gives_up().is_none());
 }
 
@@ -129,8 +129,8 @@ fn work_done_aside_is_admitted_chunk_by_chunk() {
     let before = incarnation.engine.applied();
     // etcd is found to be full before the work has begun.
     incarnation.gate.set_log_full(true);
-    let Outcome::Aside(aside) = outcome else { panic!("it was not done aside") };
-    let failure = (aside.work)(&mut Vec::new()).unwrap_err();
+    let Outcome::Offload(offload) = outcome else { panic!("it was not offloaded") };
+    let failure = (offload.work)(&mut Vec::new()).unwrap_err();
     assert_eq!(
         failure.message,
         "the log is full or refused by etcd (see the status), not everything was removed"
@@ -140,8 +140,8 @@ fn work_done_aside_is_admitted_chunk_by_chunk() {
     incarnation.gate.set_log_full(false);
     let outcome = service.call(Function::RemoveAll, &request, &mut Waited::default(), &mut Vec::new());
     incarnation.gate.close();
-    let Outcome::Aside(aside) = outcome else { panic!("it was not done aside") };
-    assert!((aside.work)(&mut Vec::new()).is_err());
+    let Outcome::Offload(offload) = outcome else { panic!("it was not offloaded") };
+    assert!((offload.work)(&mut Vec::new()).is_err());
     assert_eq!(incarnation.engine.applied(), before);
 }
 
@@ -155,14 +155,14 @@ fn work_done_aside_holds_a_guard_of_the_term_and_ends_with_it() {
     for (function, body) in [(Function::RemoveByRegex, &remove), (Function::GetReplicaListByRegex, &search)] {
         let before = incarnation.engine.applied();
         let outcome = service.call(function, body, &mut Waited::default(), &mut Vec::new());
-        let Outcome::Aside(aside) = outcome else { panic!("{function:?} was not done aside") };
+        let Outcome::Offload(offload) = outcome else { panic!("{function:?} was not offloaded") };
         incarnation.guards.close();
         assert!(!incarnation.guards.is_drained(), "{function:?} holds no guard");
         let refused = service.call(function, body, &mut Waited::default(), &mut Vec::new());
         assert!(matches!(refused, Outcome::Error(_)), "{function:?} begins in a term that has ended");
         // The port opens again while the work of before goes on: it stays cancelled, and counted.
         incarnation.guards.open();
-        assert!((aside.work)(&mut Vec::new()).is_err());
+        assert!((offload.work)(&mut Vec::new()).is_err());
         assert_eq!(incarnation.engine.applied(), before, "{function:?} changes a state that was left");
         incarnation.guards.close();
         assert!(incarnation.guards.is_drained());
@@ -183,8 +183,8 @@ fn what_a_pattern_does_not_find_rests_on_the_last_record() {
     let search = body::<rpc::GetReplicaListByRegex>(&key(b"a"));
     for (function, body) in [(Function::GetReplicaListByRegex, search), (Function::RemoveByRegex, remove)] {
         let outcome = service.call(function, &body, &mut Waited::default(), &mut Vec::new());
-        let Outcome::Aside(aside) = outcome else { panic!("{function:?} was not done aside") };
-        let depends_on = (aside.work)(&mut Vec::new()).unwrap();
+        let Outcome::Offload(offload) = outcome else { panic!("{function:?} was not offloaded") };
+        let depends_on = (offload.work)(&mut Vec::new()).unwrap();
         assert!(depends_on >= unmounted, "{function:?} rests on {depends_on:?}");
     }
 }
@@ -201,8 +201,8 @@ fn removals_by_rule_hold_back_what_comes_after_them_and_searches_do_not() {
         (Function::GetReplicaListByRegex, search, false),
     ] {
         let outcome = service.call(function, &body, &mut Waited::default(), &mut Vec::new());
-        let Outcome::Aside(aside) = outcome else { panic!("{function:?} is not done aside") };
-        assert_eq!(aside.holds_back, holds_back, "{function:?}");
+        let Outcome::Offload(offload) = outcome else { panic!("{function:?} is not offloaded") };
+        assert_eq!(offload.holds_back, holds_back, "{function:?}");
     }
 }
 

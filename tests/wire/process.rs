@@ -1,8 +1,8 @@
 //! The master as a process, and what it says and does at its edges: few open files, clients of another generation.
 
+use moonkeeper::wire::client_version::StartRequest0312;
 use moonkeeper::wire::frame::{RESPONSE_HEADER, append_request};
 use moonkeeper::wire::functions::Function;
-use moonkeeper::wire::generation::StartRequest0312;
 use moonkeeper::wire::struct_pack::Wire;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

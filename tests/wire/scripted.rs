@@ -4,7 +4,7 @@ use moonkeeper::engine::types::SequenceId;
 use moonkeeper::wire::frame::INVALID_RPC_ARGUMENTS;
 use moonkeeper::wire::functions::{Function, decode_request, encode_response, rpc};
 use moonkeeper::wire::messages::{KeyRequest, ReplicaDescriptor};
-use moonkeeper::wire::server::{Aside, BoxFuture, Failure, Outcome, Server, Service, Settings, Waited};
+use moonkeeper::wire::server::{BoxFuture, Failure, Offload, Outcome, Server, Service, Settings, Waited};
 use moonkeeper::wire::struct_pack::{Form, Map};
 use moonkeeper::wire::types::Expected;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
 /// Answers ExistKey with true. Keys with a meaning: `busy...` (refused until `capacity` is true), `wait N ...` (the
-/// reply depends on sequence id N), `later N` (answered aside when `later` is true, with N more bytes), `change N` (the
+/// reply depends on sequence id N), `later N` (offloaded when `later` is true, with N more bytes), `change N` (the
 /// same, and holds back what comes after it), `turn...` (one at a time), `panic`.
 /// GetReplicaListByRegex answers with as many bytes as its key says.
 pub struct Scripted {
@@ -82,7 +82,11 @@ impl Scripted {
                 Ok(SequenceId(0))
             };
             let holds_back = key.starts_with(b"change");
-            return Outcome::Aside(Box::new(Aside { work: Box::new(work), keeps: key.len(), holds_back }));
+            return Outcome::Offload(Box::new(Offload {
+                work: Box::new(work),
+                keeps: key.len(),
+                holds_back,
+            }));
         }
         encode_response::<rpc::ExistKey, _>(&Expected::Ok(true), out);
         let words: Vec<&[u8]> = key.split(|byte| *byte == b' ').collect();

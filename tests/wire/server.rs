@@ -229,7 +229,7 @@ async fn a_call_that_goes_on_elsewhere_does_not_hold_back_others() {
     assert_eq!(service.started.lock().unwrap().last().unwrap(), b"behind them");
 }
 
-/// Waits until so many calls are at work aside.
+/// Waits until so many calls are offloaded.
 async fn at_work(service: &Scripted, count: usize) {
     let reached = async {
         while service.at_work.load(Ordering::Relaxed) != count {

@@ -24,7 +24,7 @@ const TURN: usize = 256;
 const LONG_BATCH: usize = 4096;
 
 /// Runs work on many items without delaying the other connections of this thread.
-fn aside<R>(items: usize, work: impl FnOnce() -> R) -> R {
+fn offload<R>(items: usize, work: impl FnOnce() -> R) -> R {
     let many_threads = tokio::runtime::Handle::try_current()
         .is_ok_and(|handle| handle.runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread);
     if items > LONG_BATCH && many_threads { tokio::task::block_in_place(work) } else { work() }
@@ -58,7 +58,7 @@ impl Handlers {
     pub(super) fn batch_exist_key<F: Rpc>(&self, request: KeysRequest<'_>, out: &mut Vec<u8>) -> Handled {
         let now = self.now();
         let mut all = Results::with_room(request.keys.len());
-        aside(request.keys.len(), || {
+        offload(request.keys.len(), || {
             for key in &request.keys {
                 all.push(self.engine.exist(key, now));
             }
@@ -76,7 +76,7 @@ impl Handlers {
         let mut depends_on = SequenceId(0);
         let mut failed = 0;
         let mut reply = BatchReply::<F>::begin(out, request.keys.len());
-        aside(request.keys.len(), || {
+        offload(request.keys.len(), || {
             for key in &request.keys {
                 if reply.is_full() {
                     failed += 1;
@@ -128,7 +128,7 @@ impl Handlers {
             return reply_batch::<F, _>(&results, SequenceId(0), out);
         }
         let mut reply = BatchReply::<F>::begin(out, items);
-        let (failed, starved, depends_on) = aside(items, || self.start_all(request, upsert, &mut reply));
+        let (failed, starved, depends_on) = offload(items, || self.start_all(request, upsert, &mut reply));
         report(reply.finish());
         Handled::batch(items, failed, depends_on).with_starved(starved)
     }
@@ -285,14 +285,14 @@ impl Handlers {
         mut each: impl FnMut(&mut WriteRun<'_, '_>, &'k I, Key<'k>) -> Answer<()>,
     ) -> Handled {
         let mut all = Results::with_room(items.len());
-        aside(items.len(), || self.in_runs(items, key, |run, item, key| all.push(each(run, item, key))));
+        offload(items.len(), || self.in_runs(items, key, |run, item, key| all.push(each(run, item, key))));
         reply_batch::<F, _>(&all.results, all.depends_on, out)
     }
 
     pub(super) fn batch_remove<F: Rpc>(&self, request: BatchRemoveRequest<'_>, out: &mut Vec<u8>) -> Handled {
         let mut results: Vec<Expected<()>> = Vec::with_capacity(request.keys.len());
         let mut depends_on = SequenceId(0);
-        aside(request.keys.len(), || {
+        offload(request.keys.len(), || {
             for turn in request.keys.chunks(TURN) {
                 let mut sequencer = self.engine.sequencer(self.now());
                 let rests_on = sequencer.batch_remove(turn, request.force, |result| results.push(result));
@@ -310,7 +310,7 @@ impl Handlers {
         let keys = &request.object_keys;
         let mut cleared: Vec<&[u8]> = Vec::new();
         let mut depends_on = SequenceId(0);
-        aside(keys.len(), || {
+        offload(keys.len(), || {
             for turn in keys.chunks(TURN) {
                 let mut sequencer = self.engine.sequencer(self.now());
                 for key in turn {

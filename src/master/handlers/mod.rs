@@ -19,8 +19,8 @@ use crate::master::metrics::Metrics;
 use crate::replication::liveness::Liveness;
 use crate::replication::term_guard::TermGuards;
 use crate::replication::time::RunningClock;
+use crate::wire::client_version;
 use crate::wire::functions::{Function, Rpc, decode_request, encode_response, rpc};
-use crate::wire::generation;
 use crate::wire::server::Outcome;
 use crate::wire::struct_pack::Encode;
 use crate::wire::types::{ErrorCode, Expected};
@@ -200,7 +200,7 @@ impl Handlers {
 
 /// Refuses a request of another client generation, or a malformed one. The server logs which it is.
 fn refuse_arguments(function: Function, body: &[u8]) -> Handled {
-    let outcome = Outcome::Refused(generation::explain(function, body));
+    let outcome = Outcome::Refused(client_version::explain(function, body));
     Handled { outcome, batch: false, items: 1, failed: 1, starved: 0 }
 }
 

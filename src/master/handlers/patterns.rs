@@ -18,7 +18,7 @@ use crate::replication::time::RunningClock;
 use crate::wire::frame;
 use crate::wire::functions::{Function, Rpc, encode_response};
 use crate::wire::messages::{KeyRequest, RemoveAllRequest, RemoveRequest};
-use crate::wire::server::{Aside, Failure, Outcome};
+use crate::wire::server::{Failure, Offload, Outcome};
 use crate::wire::struct_pack::Map;
 use crate::wire::types::ErrorCode;
 
@@ -49,14 +49,14 @@ impl Handlers {
     /// Runs `work` outside the loop of the connection. It writes the reply and returns what that depends on, or why it
     /// stopped. The pattern is compiled there as well, and its text kept until then. The work holds a guard of the
     /// term, which also cancels it.
-    fn aside<W>(&self, function: Function, pattern: &[u8], work: W) -> Handled
+    fn offload<W>(&self, function: Function, pattern: &[u8], work: W) -> Handled
     where
         W: FnOnce(&mut ChunkPermits<'_>, &mut Vec<u8>) -> Result<SequenceId, Refusal> + Send + 'static,
     {
         let (answer_gate, guard) = (self.answer_gate.clone(), self.guards.guard());
         let outcome = match guard {
             None => Outcome::Error(NOT_LEADING),
-            Some(guard) => Outcome::Aside(Box::new(Aside {
+            Some(guard) => Outcome::Offload(Box::new(Offload {
                 work: Box::new(move |out| {
                     let mut chunks = ChunkPermits::new(&answer_gate, Some(&guard));
                     work(&mut chunks, out).map_err(stopped)
@@ -70,7 +70,7 @@ impl Handlers {
 
     pub(super) fn remove_all<F: Rpc>(&self, request: RemoveAllRequest<'_>, _out: &mut Vec<u8>) -> Handled {
         let (engine, clock, force) = (Arc::clone(&self.engine), self.clock, request.force);
-        self.aside(F::FUNCTION, b"", move |chunks, out| {
+        self.offload(F::FUNCTION, b"", move |chunks, out| {
             let (count, depends_on) =
                 engine.remove_all_while(force, clock.now(), &mut || chunks.next_chunk());
             if let Some(refusal) = chunks.refusal() {
@@ -85,7 +85,7 @@ impl Handlers {
         let Some(text) = sensible(request.key) else { return constant::<F, i64>(Err(INVALID), out) };
         let (engine, metrics) = (Arc::clone(&self.engine), Arc::clone(&self.metrics));
         let (clock, force) = (self.clock, request.force);
-        self.aside(F::FUNCTION, request.key, move |chunks, out| {
+        self.offload(F::FUNCTION, request.key, move |chunks, out| {
             let (result, depends_on) = remove_matching(&engine, &text, force, clock, chunks)?;
             if result.is_err() {
                 metrics.rpc.failed(F::FUNCTION);
@@ -105,7 +105,7 @@ impl Handlers {
         };
         let (engine, metrics) = (Arc::clone(&self.engine), Arc::clone(&self.metrics));
         let clock = self.clock;
-        self.aside(F::FUNCTION, request.key, move |chunks, out| {
+        self.offload(F::FUNCTION, request.key, move |chunks, out| {
             let (found, depends_on) = find_matching(&engine, &text, clock, chunks)?;
             match found {
                 Ok((keys, located)) => {

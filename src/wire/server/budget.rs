@@ -65,7 +65,7 @@ impl Charge {
     /// came from the peer or went to it, or that the connection does not wait for the peer. If this connection is
     /// evicted later, its task is woken. If other connections are evicted for it, they take over `places`.
     #[inline]
-    pub(super) fn settle(&mut self, held: usize, moved: bool, places: &mut Places, cx: &Context<'_>) -> bool {
+    pub(super) fn charge(&mut self, held: usize, moved: bool, places: &mut Places, cx: &Context<'_>) -> bool {
         if held <= self.budget.free && self.id.is_none() {
             return true;
         }
@@ -165,14 +165,14 @@ mod tests {
         let (budget, cx) = (Budget::new(100, 1000), Context::from_waker(Waker::noop()));
         let mut first = Charge::new(budget.clone());
         let mut second = Charge::new(budget.clone());
-        assert!(first.settle(100, true, &mut Vec::new(), &cx));
+        assert!(first.charge(100, true, &mut Vec::new(), &cx));
         assert_eq!(budget.charged.lock().bytes, 0);
-        assert!(first.settle(100 + 600, true, &mut Vec::new(), &cx));
-        assert!(second.settle(100 + 400, true, &mut Vec::new(), &cx));
+        assert!(first.charge(100 + 600, true, &mut Vec::new(), &cx));
+        assert!(second.charge(100 + 400, true, &mut Vec::new(), &cx));
         assert_eq!(budget.charged.lock().bytes, 1000);
         drop(second);
-        assert!(first.settle(100 + 2000, true, &mut Vec::new(), &cx), "nobody else is charged");
-        assert!(first.settle(10, false, &mut Vec::new(), &cx));
+        assert!(first.charge(100 + 2000, true, &mut Vec::new(), &cx), "nobody else is charged");
+        assert!(first.charge(10, false, &mut Vec::new(), &cx));
         let charged = budget.charged.lock();
         assert_eq!((charged.bytes, charged.holders.len()), (0, 0));
     }
@@ -186,14 +186,14 @@ mod tests {
         let mut stuck = Charge::new(budget.clone());
         let mut moving = Charge::new(budget.clone());
         let mut new = Charge::new(budget.clone());
-        assert!(stuck.settle(100 + 500, true, &mut Vec::new(), &stuck_cx));
-        assert!(moving.settle(100 + 500, true, &mut Vec::new(), &cx));
-        assert!(stuck.settle(100 + 500, false, &mut Vec::new(), &stuck_cx));
-        assert!(moving.settle(100 + 500, true, &mut Vec::new(), &cx));
-        assert!(new.settle(100 + 300, true, &mut Vec::new(), &cx));
+        assert!(stuck.charge(100 + 500, true, &mut Vec::new(), &stuck_cx));
+        assert!(moving.charge(100 + 500, true, &mut Vec::new(), &cx));
+        assert!(stuck.charge(100 + 500, false, &mut Vec::new(), &stuck_cx));
+        assert!(moving.charge(100 + 500, true, &mut Vec::new(), &cx));
+        assert!(new.charge(100 + 300, true, &mut Vec::new(), &cx));
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
-        assert!(!stuck.settle(100 + 500, true, &mut Vec::new(), &stuck_cx), "it is told when it wakes");
-        assert!(moving.settle(100 + 500, false, &mut Vec::new(), &cx));
+        assert!(!stuck.charge(100 + 500, true, &mut Vec::new(), &stuck_cx), "it is told when it wakes");
+        assert!(moving.charge(100 + 500, false, &mut Vec::new(), &cx));
         drop((stuck, moving, new));
         assert_eq!(budget.charged.lock().bytes, 0);
     }
@@ -203,10 +203,10 @@ mod tests {
         let (budget, cx) = (Budget::new(0, 1000), Context::from_waker(Waker::noop()));
         let mut stuck = Charge::new(budget.clone());
         let mut other = Charge::new(budget.clone());
-        assert!(stuck.settle(500, true, &mut Vec::new(), &cx));
-        assert!(other.settle(500, true, &mut Vec::new(), &cx));
-        assert!(!stuck.settle(501, false, &mut Vec::new(), &cx));
-        assert!(other.settle(1000, false, &mut Vec::new(), &cx));
+        assert!(stuck.charge(500, true, &mut Vec::new(), &cx));
+        assert!(other.charge(500, true, &mut Vec::new(), &cx));
+        assert!(!stuck.charge(501, false, &mut Vec::new(), &cx));
+        assert!(other.charge(1000, false, &mut Vec::new(), &cx));
     }
 
     #[test]
@@ -215,11 +215,11 @@ mod tests {
         let places = Arc::new(Semaphore::new(1));
         let mut stuck = Charge::new(budget.clone());
         let mut new = Charge::new(budget.clone());
-        assert!(stuck.settle(800, true, &mut Vec::new(), &cx));
+        assert!(stuck.charge(800, true, &mut Vec::new(), &cx));
         let mut place = vec![Arc::clone(&places).try_acquire_owned().unwrap()];
-        assert!(new.settle(800, true, &mut place, &cx));
+        assert!(new.charge(800, true, &mut place, &cx));
         assert_eq!((place.len(), places.available_permits()), (0, 0));
-        assert!(!stuck.settle(800, false, &mut Vec::new(), &cx));
+        assert!(!stuck.charge(800, false, &mut Vec::new(), &cx));
         drop(stuck);
         assert_eq!(places.available_permits(), 1);
     }

@@ -4,12 +4,12 @@
 //! are sent with one write, and only what is left over (a partial request, bytes that the socket did not take) is
 //! copied to the connection. So an idle connection holds no buffer at all, and a call allocates nothing.
 
-use super::aside::{Asides, Done};
 use super::budget::Charge;
 use super::deferred::{DeferredCalls, Settled};
+use super::offload::{Done, OffloadedCalls};
 use super::parked::Parked;
-use super::refused;
-use super::service::{BoxFuture, Failure, Outcome, Service, Turn, Waited};
+use super::refusal_log;
+use super::service::{BoxFuture, Failure, Outcome, SequencerPermit, Service, Waited};
 use crate::engine::types::SequenceId;
 use crate::wire::frame::{self, FrameError, RequestHeader};
 use crate::wire::functions::Function;
@@ -78,21 +78,21 @@ pub(super) struct Connection<S> {
     /// The durable prefix when it was last read; it only grows.
     durable: SequenceId,
     parked: Parked,
-    asides: Asides,
+    offloaded: OffloadedCalls,
     deferred: DeferredCalls,
     /// Permits of calls that are done and that this connection is not charged for yet.
     places: Vec<OwnedSemaphorePermit>,
     /// What the next request waits for before it can start.
-    waiting: Option<BoxFuture<Option<Turn>>>,
+    waiting: Option<BoxFuture<Option<SequencerPermit>>>,
     /// What it waited for. A turn is kept only while requests that arrived together are handled.
     waited: Waited,
     idle: Option<IdleTimer>,
     charges: Charges,
-    /// Whether bytes have come from the peer, and gone to it, since the charges were last settled.
+    /// Whether bytes have come from the peer, and gone to it, since the last charge.
     received: bool,
     sent: bool,
     /// Set when the input violates the protocol. Replies that are ready by then are sent as far as the socket takes
-    /// them at once; those that wait for the log, for the peer or for work aside are dropped with the connection.
+    /// them at once; those that wait for the log, for the peer or for offloaded work are dropped with the connection.
     broken: Option<FrameError>,
 }
 
@@ -110,7 +110,7 @@ impl<S: Service> Connection<S> {
         stream: TcpStream,
         service: Arc<S>,
         charges: Charges,
-        asides: Asides,
+        offloaded: OffloadedCalls,
         idle_timeout: Option<Duration>,
     ) -> Self {
         let idle = idle_timeout.map(|limit| IdleTimer {
@@ -126,7 +126,7 @@ impl<S: Service> Connection<S> {
             written: 0,
             durable: SequenceId(0),
             parked: Parked::default(),
-            asides,
+            offloaded,
             deferred: DeferredCalls::default(),
             places: Vec::new(),
             waiting: None,
@@ -142,7 +142,7 @@ impl<S: Service> Connection<S> {
     fn drive(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Poll<Closed> {
         let Scratch { input, output } = scratch;
         loop {
-            if !self.asides.is_empty() {
+            if !self.offloaded.is_empty() {
                 self.collect_asides(cx, output);
             }
             if !self.deferred.is_empty() {
@@ -186,7 +186,7 @@ impl<S: Service> Connection<S> {
     /// Handles every whole request in `input` that may start; returns how many bytes they had.
     fn handle(&mut self, input: &[u8], out: &mut Vec<u8>) -> usize {
         let mut used = 0;
-        while out.len() + self.parked.bytes() <= OUTPUT_LIMIT && !self.asides.hold_back() {
+        while out.len() + self.parked.bytes() <= OUTPUT_LIMIT && !self.offloaded.hold_back() {
             let rest = &input[used..];
             let header = match RequestHeader::parse(rest) {
                 Ok(Some(header)) if rest.len() >= header.frame_length() => header,
@@ -230,9 +230,9 @@ impl<S: Service> Connection<S> {
                 self.waited.since.get_or_insert_with(Instant::now);
                 return false;
             }
-            Outcome::Aside(aside) => {
+            Outcome::Offload(offload) => {
                 out.truncate(start);
-                self.asides.start(sequence, aside);
+                self.offloaded.start(sequence, offload);
             }
             Outcome::Deferred(call) => {
                 out.truncate(start);
@@ -241,7 +241,7 @@ impl<S: Service> Connection<S> {
             Outcome::Refused(reason) => {
                 out.truncate(start);
                 frame::append_error(out, sequence, frame::INVALID_RPC_ARGUMENTS, "invalid rpc arg");
-                refused::report(function, reason, || self.stream.peer_addr());
+                refusal_log::report(function, reason, || self.stream.peer_addr());
             }
             Outcome::Error(Failure { code, message }) => {
                 out.truncate(start);
@@ -273,7 +273,7 @@ impl<S: Service> Connection<S> {
     }
 
     fn collect_asides(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) {
-        while let Some(Done { sequence, frame, depends_on, place }) = self.asides.poll_done(cx) {
+        while let Some(Done { sequence, frame, depends_on, place }) = self.offloaded.poll_done(cx) {
             self.places.extend(place);
             if !self.is_durable(depends_on) {
                 self.parked.push(depends_on, sequence, &frame);
@@ -343,7 +343,7 @@ impl<S: Service> Connection<S> {
             self.waiting = None;
         }
         let may = self.output.len() - self.written + self.parked.bytes() <= OUTPUT_LIMIT
-            && !self.asides.hold_back();
+            && !self.offloaded.hold_back();
         if !may {
             // Other connections wait for the turn and for the space that a ticket reserves; a client that does not read
             // must not keep either from them.
@@ -385,25 +385,26 @@ impl<S: Service> Connection<S> {
     }
 
     /// Charges what this connection keeps while it waits; returns `false` if it has to be closed.
-    fn settle(&mut self, cx: &Context<'_>) -> bool {
-        let pending = self.input.capacity() + self.parked.bytes() + self.asides.keep() + self.deferred.keep();
+    fn charge_memory(&mut self, cx: &Context<'_>) -> bool {
+        let pending =
+            self.input.capacity() + self.parked.bytes() + self.offloaded.keep() + self.deferred.keep();
         // A wait for the log or for this master's own work is not the peer's fault.
         let ours = self.waits_for_us();
         let (received, sent) = (self.received || ours, self.sent);
         (self.received, self.sent) = (false, false);
-        let settled = self.charges.pending.settle(pending, received, &mut self.places, cx)
-            && self.charges.unread.settle(self.output.capacity(), sent, &mut self.places, cx);
+        let charged = self.charges.pending.charge(pending, received, &mut self.places, cx)
+            && self.charges.unread.charge(self.output.capacity(), sent, &mut self.places, cx);
         if self.places.capacity() > 0 {
             self.places = Vec::new();
         }
-        settled
+        charged
     }
 
     /// Returns whether the peer waits for a reply.
     fn waits_for_us(&self) -> bool {
         self.waiting.is_some()
             || !self.parked.is_empty()
-            || !self.asides.is_empty()
+            || !self.offloaded.is_empty()
             || !self.deferred.is_empty()
     }
 
@@ -464,7 +465,7 @@ impl<S: Service> Future for Connection<S> {
             scratch.output.clear();
             let this = &mut *self;
             let driven = this.drive(cx, scratch);
-            if driven.is_pending() && !this.settle(cx) {
+            if driven.is_pending() && !this.charge_memory(cx) {
                 return Poll::Ready(Closed::Overload);
             }
             driven

@@ -3,21 +3,22 @@
 //! It parses frames, passes requests to a [`Service`] in the order of their arrival, and sends the replies when they
 //! may be sent. It knows nothing of what a call means.
 
-mod aside;
 mod budget;
 mod connection;
 mod deferred;
+mod offload;
 mod parked;
-mod refused;
+mod refusal_log;
 mod service;
 
 pub use service::{
-    Aside, BoxFuture, Deferred, DeferredReply, Failure, GiveUp, Outcome, Service, Turn, Waited, Work,
+    BoxFuture, Deferred, DeferredReply, Failure, GiveUp, Offload, Outcome, SequencerPermit, Service, Waited,
+    Work,
 };
 
-use aside::Asides;
 use budget::{Budget, Charge};
 use connection::{Charges, Closed, Connection};
+use offload::OffloadedCalls;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -169,8 +170,8 @@ impl Server {
                             pending: Charge::new(Arc::clone(&pending)),
                             unread: Charge::new(Arc::clone(&unread)),
                         };
-                        let asides = Asides::new(Arc::clone(&places));
-                        tasks.spawn(run(stream, peer, Arc::clone(&service), charges, asides, settings.clone()));
+                        let offloaded = OffloadedCalls::new(Arc::clone(&places));
+                        tasks.spawn(run(stream, peer, Arc::clone(&service), charges, offloaded, settings.clone()));
                     }
                     Err(error) => {
                         if failed.allow() {
@@ -192,7 +193,7 @@ async fn run<S: Service>(
     peer: SocketAddr,
     service: Arc<S>,
     charges: Charges,
-    asides: Asides,
+    offloaded: OffloadedCalls,
     settings: Settings,
 ) -> (SocketAddr, Closed) {
     if settings.no_delay
@@ -200,7 +201,7 @@ async fn run<S: Service>(
     {
         tracing::debug!(%peer, %error, "cannot set TCP_NODELAY");
     }
-    (peer, Connection::new(stream, service, charges, asides, settings.idle_timeout).await)
+    (peer, Connection::new(stream, service, charges, offloaded, settings.idle_timeout).await)
 }
 
 /// Logs why a connection ended. Peers decide how often that happens, so the lines that they cause are throttled.

@@ -2,8 +2,8 @@
 
 use crate::engine::types::SequenceId;
 use crate::replication::parked_answers::Refusing;
+use crate::wire::client_version::Refusal;
 use crate::wire::functions::Function;
-use crate::wire::generation::Refusal;
 use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
@@ -13,13 +13,13 @@ use std::time::Instant;
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A permit for the work that only one call at a time may do. It passes to the next call in line when it is dropped.
-pub type Turn = tokio::sync::OwnedSemaphorePermit;
+pub type SequencerPermit = tokio::sync::OwnedSemaphorePermit;
 
 /// What a call has waited for before it could start.
 #[derive(Debug, Default)]
 pub struct Waited {
     /// The turn that the wait returned, or that an earlier call took which arrived with this one.
-    pub turn: Option<Turn>,
+    pub turn: Option<SequencerPermit>,
     /// When this call began to wait; `None` if it has not.
     pub since: Option<Instant>,
     /// The position of this call in a queue of the service. It is dropped when the call starts, and with the
@@ -37,9 +37,9 @@ pub enum Outcome {
     /// The request cannot start yet. The connection waits for the future and calls again, with the turn that it
     /// returns; later requests of the connection wait behind this one. If the reason to wait ends before the future is
     /// first polled, the future still has to resolve, else the connection would wait for ever.
-    Busy(BoxFuture<Option<Turn>>),
+    Busy(BoxFuture<Option<SequencerPermit>>),
     /// The work takes long and runs outside the connection's loop.
-    Aside(Box<Aside>),
+    Offload(Box<Offload>),
     /// The reply comes later. Later requests of the connection overtake this one.
     Deferred(Box<Deferred>),
     /// The arguments cannot be decoded. The reply is RPC error 4, and a log line names the reason.
@@ -71,7 +71,7 @@ pub struct GiveUp {
 
 /// Work that runs outside the loop of a connection, on a blocking thread. Only a few are running at a time over all
 /// connections; the others queue, and with each the requests that came after it.
-pub struct Aside {
+pub struct Offload {
     pub work: Work,
     /// Bytes of memory that it keeps until it is done.
     pub keeps: usize,

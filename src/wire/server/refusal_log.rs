@@ -1,7 +1,7 @@
 //! The log line about a request whose arguments cannot be decoded.
 
+use crate::wire::client_version::Refusal;
 use crate::wire::functions::Function;
-use crate::wire::generation::Refusal;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};

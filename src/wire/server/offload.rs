@@ -1,6 +1,6 @@
 //! Calls of a connection whose work runs on blocking threads, outside the connection's loop.
 
-use super::service::{Aside, BoxFuture, Failure};
+use super::service::{BoxFuture, Failure, Offload};
 use crate::engine::types::SequenceId;
 use crate::wire::frame;
 use std::future::Future;
@@ -23,7 +23,7 @@ pub(super) struct Done {
 }
 
 /// The calls of one connection that are running, and the one that waits for a permit.
-pub(super) struct Asides {
+pub(super) struct OffloadedCalls {
     /// Permits for the work of all connections. A permit is held until the connection has the reply and is charged for
     /// it.
     places: Arc<Semaphore>,
@@ -40,32 +40,32 @@ struct Running {
 
 struct Next {
     sequence: u32,
-    aside: Box<Aside>,
+    offload: Box<Offload>,
     place: BoxFuture<Option<OwnedSemaphorePermit>>,
 }
 
-impl Asides {
+impl OffloadedCalls {
     /// Starts without any call; `places` has the permits of all connections.
     pub(super) fn new(places: Arc<Semaphore>) -> Self {
         Self { places, running: Vec::new(), next: None }
     }
 
     /// Starts a call, or queues it for a permit.
-    pub(super) fn start(&mut self, sequence: u32, aside: Box<Aside>) {
+    pub(super) fn start(&mut self, sequence: u32, offload: Box<Offload>) {
         debug_assert!(self.next.is_none(), "a call was started behind one that waits");
         match Arc::clone(&self.places).try_acquire_owned() {
-            Ok(place) => self.run(sequence, *aside, place),
+            Ok(place) => self.run(sequence, *offload, place),
             Err(_) => {
                 let places = Arc::clone(&self.places);
                 // The semaphore is never closed.
                 let place = Box::pin(async move { places.acquire_owned().await.ok() });
-                self.next = Some(Next { sequence, aside, place });
+                self.next = Some(Next { sequence, offload, place });
             }
         }
     }
 
-    fn run(&mut self, sequence: u32, aside: Aside, place: OwnedSemaphorePermit) {
-        let Aside { work, keeps, holds_back } = aside;
+    fn run(&mut self, sequence: u32, offload: Offload, place: OwnedSemaphorePermit) {
+        let Offload { work, keeps, holds_back } = offload;
         // The work goes on when the connection is gone, and keeps its permit until it ends.
         let task = tokio::task::spawn_blocking(move || {
             let mut reply = Vec::new();
@@ -101,7 +101,7 @@ impl Asides {
     /// Returns the bytes of memory that they keep.
     #[inline]
     pub(super) fn keep(&self) -> usize {
-        let next = self.next.as_ref().map_or(0, |next| next.aside.keeps);
+        let next = self.next.as_ref().map_or(0, |next| next.offload.keeps);
         self.running.iter().map(|running| running.keeps).sum::<usize>() + next
     }
 
@@ -109,10 +109,10 @@ impl Asides {
     pub(super) fn poll_done(&mut self, cx: &mut Context<'_>) -> Option<Done> {
         if let Some(next) = &mut self.next
             && let Poll::Ready(place) = next.place.as_mut().poll(cx)
-            && let Some(Next { sequence, aside, .. }) = self.next.take()
+            && let Some(Next { sequence, offload, .. }) = self.next.take()
             && let Some(place) = place
         {
-            self.run(sequence, *aside, place);
+            self.run(sequence, *offload, place);
         }
         for index in 0..self.running.len() {
             let Poll::Ready(done) = Pin::new(&mut self.running[index].task).poll(cx) else { continue };
