@@ -10,12 +10,12 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
+use super::admin_client::{self, Credentials};
 use super::apply::{WriteError, Writer, failed};
-use super::attendant::Attendant;
+use super::etcd_session::EtcdSession;
 use super::keys_of_cluster;
-use super::masters::{self, Credentials};
 use super::metrics::Write;
-use super::observed::{Call, CallError, KeysLeft, PromotionAnswer};
+use super::observation::{Call, CallError, KeysLeft, PromotionAnswer};
 use super::plan::leadership::Relabel;
 use super::plan::{Act, Chore, Finalizer};
 use crate::api::MasterCluster;
@@ -102,7 +102,7 @@ pub async fn finalize(
 pub async fn act(
     writer: &Arc<Writer>,
     cluster: &MasterCluster,
-    attendant: Option<&Attendant>,
+    etcd_session: Option<&EtcdSession>,
     credentials: Option<&Credentials>,
     act: Act,
 ) -> Result<(), WriteError> {
@@ -111,13 +111,13 @@ pub async fn act(
     match act {
         Act::EndMasters => end_masters(writer, &namespace, &name).await?,
         Act::DeleteKeys { log } => {
-            if let Some(attendant) = attendant {
-                delete_keys(writer, attendant, log);
+            if let Some(etcd_session) = etcd_session {
+                delete_keys(writer, etcd_session, log);
             }
         }
         Act::Switchover { request_id, to, address } => {
-            if let (Some(attendant), Some(credentials)) = (attendant, credentials) {
-                switch_over(writer, attendant, credentials.clone(), request_id, to, address);
+            if let (Some(etcd_session), Some(credentials)) = (etcd_session, credentials) {
+                switch_over(writer, etcd_session, credentials.clone(), request_id, to, address);
             }
         }
     }
@@ -140,14 +140,14 @@ async fn end_masters(writer: &Writer, namespace: &str, name: &str) -> Result<(),
 
 fn switch_over(
     writer: &Arc<Writer>,
-    attendant: &Attendant,
+    etcd_session: &EtcdSession,
     credentials: Credentials,
     request_id: String,
     to: Option<String>,
     address: String,
 ) {
     let again = {
-        let mut calls = attendant.calls.lock();
+        let mut calls = etcd_session.calls.lock();
         if calls.switchover.is_running() {
             return;
         }
@@ -164,19 +164,19 @@ fn switch_over(
         if let Err(why) = writer.permit() {
             return Err(CallError::NoAnswer(why.to_string()));
         }
-        let result = masters::switchover(&address, to, &credentials).await;
+        let result = admin_client::switchover(&address, to, &credentials).await;
         if let Err(why) = &result {
             tracing::warn!(?why, address, "the primary refused a switchover or did not answer");
             writer.metrics.call_failed("switchover");
         }
         result
     };
-    attendant.spawn(call, move |calls, result| calls.switchover = Call::Done(request_id, result));
+    etcd_session.spawn(call, move |calls, result| calls.switchover = Call::Done(request_id, result));
 }
 
-fn delete_keys(writer: &Arc<Writer>, attendant: &Attendant, log: Option<String>) {
+fn delete_keys(writer: &Arc<Writer>, etcd_session: &EtcdSession, log: Option<String>) {
     let again = {
-        let mut calls = attendant.calls.lock();
+        let mut calls = etcd_session.calls.lock();
         if calls.deletion.is_running() {
             return;
         }
@@ -185,7 +185,7 @@ fn delete_keys(writer: &Arc<Writer>, attendant: &Attendant, log: Option<String>)
         calls.deletion_attempts += 1;
         again
     };
-    let (etcd, keys, writer) = (attendant.etcd.clone(), attendant.keys.clone(), Arc::clone(writer));
+    let (etcd, keys, writer) = (etcd_session.etcd.clone(), etcd_session.keys.clone(), Arc::clone(writer));
     let call = async move {
         if again {
             tokio::time::sleep(PAUSE).await;
@@ -195,28 +195,28 @@ fn delete_keys(writer: &Arc<Writer>, attendant: &Attendant, log: Option<String>)
         writer.metrics.wrote(Write::EtcdKey);
         Ok(())
     };
-    attendant.spawn(call, |calls, result| calls.deletion = Call::Done(String::new(), result));
+    etcd_session.spawn(call, |calls, result| calls.deletion = Call::Done(String::new(), result));
 }
 
 /// Starts the chores of a pass, none of which clients notice.
-pub fn chores(writer: &Arc<Writer>, attendant: &Attendant, chores: Vec<Chore>) {
+pub fn chores(writer: &Arc<Writer>, etcd_session: &EtcdSession, chores: Vec<Chore>) {
     for chore in chores {
         match chore {
-            Chore::AskPromotion { term, address } => ask_promotion(writer, attendant, term, address),
+            Chore::AskPromotion { term, address } => ask_promotion(writer, etcd_session, term, address),
             Chore::DeleteMemberKey { name, mod_revision } => {
-                let key = attendant.keys.member(&name);
-                remove_key(writer, attendant, key, mod_revision);
+                let key = etcd_session.keys.member(&name);
+                remove_key(writer, etcd_session, key, mod_revision);
             }
             Chore::DeleteSwitchoverKey { mod_revision } => {
-                remove_key(writer, attendant, attendant.keys.switchover(), mod_revision);
+                remove_key(writer, etcd_session, etcd_session.keys.switchover(), mod_revision);
             }
         }
     }
 }
 
-fn ask_promotion(writer: &Arc<Writer>, attendant: &Attendant, term: u64, address: String) {
+fn ask_promotion(writer: &Arc<Writer>, etcd_session: &EtcdSession, term: u64, address: String) {
     {
-        let mut calls = attendant.calls.lock();
+        let mut calls = etcd_session.calls.lock();
         if calls.asking {
             return;
         }
@@ -224,7 +224,7 @@ fn ask_promotion(writer: &Arc<Writer>, attendant: &Attendant, term: u64, address
     }
     let writer = Arc::clone(writer);
     let call = async move {
-        let report = masters::promotion(&address).await;
+        let report = admin_client::promotion(&address).await;
         // Before it serves, the primary still reports an earlier term.
         let report = report.and_then(|report| {
             if report.term == term { Ok(report) } else { Err(format!("{address} reports another term")) }
@@ -236,15 +236,15 @@ fn ask_promotion(writer: &Arc<Writer>, attendant: &Attendant, term: u64, address
         }
         PromotionAnswer { term, report }
     };
-    attendant.spawn(call, |calls, answer| {
+    etcd_session.spawn(call, |calls, answer| {
         calls.asking = false;
         calls.promotion = Some(answer);
     });
 }
 
-fn remove_key(writer: &Arc<Writer>, attendant: &Attendant, key: bytes::Bytes, mod_revision: u64) {
-    let (etcd, writer) = (attendant.etcd.clone(), Arc::clone(writer));
-    attendant.run(async move {
+fn remove_key(writer: &Arc<Writer>, etcd_session: &EtcdSession, key: bytes::Bytes, mod_revision: u64) {
+    let (etcd, writer) = (etcd_session.etcd.clone(), Arc::clone(writer));
+    etcd_session.run(async move {
         if writer.permit().is_err() {
             return;
         }
@@ -278,9 +278,9 @@ mod tests {
     use super::*;
     use crate::cluster::keys::Keys;
     use crate::coordination::etcd::EtcdSettings;
-    use crate::operator::access::Access;
     use crate::operator::credentials;
-    use crate::operator::lease::Right;
+    use crate::operator::etcd_access::Access;
+    use crate::operator::lease::WriteRight;
     use crate::operator::metrics::Metrics;
 
     /// Longer than the pause before a call; only a failing test waits this long.
@@ -293,28 +293,28 @@ mod tests {
         let settings = EtcdSettings::new(["http://127.0.0.1:1"]);
         let access = Access { settings, keys: Keys::new("demo"), client_certificate: false, fingerprint: 0 };
         let wake = Arc::new(move || woken.send(()).unwrap_or_default());
-        let attendant = Attendant::start(access, wake).unwrap();
+        let etcd_session = EtcdSession::start(access, wake).unwrap();
         let client = Client::try_from(Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
-        let (lease, right) = Right::unconditional();
+        let (lease, right) = WriteRight::unconditional();
         let writer = Arc::new(Writer::new(client, right, Metrics::new().unwrap()));
         let admin = credentials::keep_or_make(None, Some("demo.team.svc")).unwrap();
         let ca = admin.certificate.unwrap().ca;
         let credentials = Credentials::new(admin.token, ca.as_bytes(), "demo.team.svc").unwrap();
         let master = TcpListener::bind("127.0.0.1:0").await.unwrap();
         {
-            let mut calls = attendant.calls.lock();
+            let mut calls = etcd_session.calls.lock();
             calls.switchover =
                 Call::Done("one".to_owned(), Err(CallError::NoAnswer("the first time".to_owned())));
             calls.deletion = Call::Done(String::new(), Err(KeysLeft::Failed("the first time".to_owned())));
         }
         let address = master.local_addr().unwrap().to_string();
-        switch_over(&writer, &attendant, credentials, "one".to_owned(), None, address);
-        delete_keys(&writer, &attendant, None);
+        switch_over(&writer, &etcd_session, credentials, "one".to_owned(), None, address);
+        delete_keys(&writer, &etcd_session, None);
         lease.send_replace(None);
         let ended = async {
             loop {
                 wakes.recv().await.unwrap();
-                let calls = attendant.calls.lock();
+                let calls = etcd_session.calls.lock();
                 if !calls.switchover.is_running() && !calls.deletion.is_running() {
                     return;
                 }
@@ -324,7 +324,7 @@ mod tests {
             _ = master.accept() => panic!("a primary was asked without the Lease"),
             ended = tokio::time::timeout(PATIENCE, ended) => ended.unwrap(),
         }
-        let calls = attendant.calls.lock().clone();
+        let calls = etcd_session.calls.lock().clone();
         let lost = WriteError::NotHolder.to_string();
         assert!(matches!(calls.switchover, Call::Done(_, Err(CallError::NoAnswer(why))) if why == lost));
         assert!(matches!(calls.deletion, Call::Done(_, Err(KeysLeft::Failed(why))) if why == lost));

@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::build::Objects;
 use super::caches::Caches;
-use super::lease::Right;
+use super::lease::WriteRight;
 use super::metrics::{Metrics, Write};
 use crate::api::names::{CLUSTER_LABEL, FIELD_MANAGER};
 
@@ -89,20 +89,20 @@ impl WriteError {
 pub struct Writer {
     pub client: Client,
     /// Whether this process may write.
-    pub right: Right,
+    pub right: WriteRight,
     pub metrics: Metrics,
     /// For each object: hashes of the wanted and the existing version for which applying changes nothing.
-    settled: Mutex<HashMap<String, (u64, u64)>>,
+    applied_before: Mutex<HashMap<String, (u64, u64)>>,
 }
 
-/// Upper bound of `settled`. When it is reached the cache is cleared, which costs one dry run for each object.
+/// Upper bound of `applied_before`. When it is reached the cache is cleared, which costs one dry run for each object.
 const MAX_REMEMBERED: usize = 100_000;
 
 impl Writer {
     /// Creates a writer that writes as long as `right` holds.
     #[must_use]
-    pub fn new(client: Client, right: Right, metrics: Metrics) -> Self {
-        Self { client, right, metrics, settled: Mutex::default() }
+    pub fn new(client: Client, right: WriteRight, metrics: Metrics) -> Self {
+        Self { client, right, metrics, applied_before: Mutex::default() }
     }
 
     /// Checks that this process holds the Lease. Called before every write.
@@ -209,7 +209,7 @@ impl Writer {
             }
             let is = essence(json(there)?);
             let marks = (wanted_mark, mark(&is));
-            if self.settled.lock().get(&key) == Some(&marks) {
+            if self.applied_before.lock().get(&key) == Some(&marks) {
                 return Ok(());
             }
             let dry = api.patch(&name, &params.clone().dry_run(), &Patch::Apply(wanted)).await;
@@ -237,11 +237,11 @@ impl Writer {
     }
 
     fn remember(&self, key: String, marks: (u64, u64)) {
-        let mut settled = self.settled.lock();
-        if settled.len() >= MAX_REMEMBERED {
-            settled.clear();
+        let mut applied_before = self.applied_before.lock();
+        if applied_before.len() >= MAX_REMEMBERED {
+            applied_before.clear();
         }
-        settled.insert(key, marks);
+        applied_before.insert(key, marks);
     }
 
     /// Deletes an object, if its uid is unchanged.

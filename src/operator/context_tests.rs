@@ -19,15 +19,15 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::access::Access;
 use super::act;
 use super::apply::{WriteError, Writer};
-use super::attendant::Attendant;
 use super::build::{AdminCredentials, Facts, objects};
 use super::caches::Caches;
-use super::lease::Right;
+use super::etcd_access::Access;
+use super::etcd_session::EtcdSession;
+use super::lease::WriteRight;
 use super::metrics::Metrics;
-use super::observed::{Call, EtcdSight, Observed, PodFacts};
+use super::observation::{Call, EtcdKeys, Observation, PodFacts};
 use super::plan::leadership::Relabel;
 use super::plan::{Act, Chore, Finalizer, Objects, plan};
 use super::reconcile::{Context, PassError, Resource, after_failure, reconcile};
@@ -116,7 +116,7 @@ impl Fixture {
         tokio::time::timeout(PATIENCE, filled.wait_until_ready()).await.unwrap().unwrap();
         let others = Others::new("system");
         others.read(&client).await.unwrap();
-        let (lease, right) = Right::unconditional();
+        let (lease, right) = WriteRight::unconditional();
         let reporter = Reporter { controller: "test".to_owned(), instance: None };
         let context = Context {
             writer: Arc::new(Writer::new(client.clone(), right, Metrics::new().unwrap())),
@@ -129,7 +129,7 @@ impl Fixture {
             since: Instant::now().checked_sub(Duration::from_secs(300)).unwrap(),
             deadline,
             image: "m:1".to_owned(),
-            attendants: Mutex::new(HashMap::new()),
+            etcd_sessions: Mutex::new(HashMap::new()),
             written: Mutex::new(HashMap::new()),
             failures: Mutex::new(HashMap::new()),
         };
@@ -157,14 +157,14 @@ async fn embedded_etcd() -> String {
     endpoint
 }
 
-fn attendant(endpoint: &str) -> Arc<Attendant> {
+fn etcd_session(endpoint: &str) -> Arc<EtcdSession> {
     let settings = EtcdSettings::new([endpoint]);
     let access = Access { settings, keys: Keys::new("shared"), client_certificate: false, fingerprint: 0 };
-    Arc::new(Attendant::start(access, Arc::new(|| ())).unwrap())
+    Arc::new(EtcdSession::start(access, Arc::new(|| ())).unwrap())
 }
 
 /// A member that was heard of at `now`, in an etcd with the id 7.
-fn observed(now: i64) -> Observed {
+fn observed(now: i64) -> Observation {
     let name = "demo-0".to_owned();
     let rpc = "10.0.0.1:50051".to_owned();
     let said = MemberValue {
@@ -178,13 +178,13 @@ fn observed(now: i64) -> Observed {
         store: Some(StoreId(7)),
         ..ClusterView::default()
     };
-    Observed {
+    Observation {
         now: Timestamp::from_second(now).unwrap(),
         generation: Some(1),
         deleted_at: None,
         finalizer: false,
         status: MasterClusterStatus::default(),
-        etcd: EtcdSight::Current(Arc::new(view)),
+        etcd: EtcdKeys::Current(Arc::new(view)),
         endpoints_unverified: false,
         etcd_health: EtcdHealth::default(),
         stateful_set: None,
@@ -231,11 +231,11 @@ async fn what_a_deleted_resource_leaves_behind_is_dropped_although_another_has_i
         context.failures.lock().insert(resource.clone(), 1);
         context.left.lock().insert(resource.clone());
         context.written.lock().insert(resource.clone(), (1, MasterClusterStatus::default()));
-        context.attendants.lock().insert(resource, attendant("http://127.0.0.1:1"));
+        context.etcd_sessions.lock().insert(resource, etcd_session("http://127.0.0.1:1"));
     }
     context.forget_the_gone();
     let second = [Resource::of(&second)];
-    assert!(context.attendants.lock().keys().eq(&second), "its calls to masters and etcd go on");
+    assert!(context.etcd_sessions.lock().keys().eq(&second), "its calls to masters and etcd go on");
     assert!(context.written.lock().keys().eq(&second));
     assert!(context.failures.lock().keys().eq(&second));
     assert!(context.left.lock().iter().eq(&second));
@@ -249,7 +249,7 @@ async fn a_status_with_old_numbers_is_written_again() {
     let before = observed(0);
     let before = status("demo", &cluster.spec, &before, &plan("demo", &cluster.spec, &before), &applied);
     for (now, is_written) in [(200, false), (300, true)] {
-        let observed = Observed { status: before.clone(), ..observed(now) };
+        let observed = Observation { status: before.clone(), ..observed(now) };
         let plan = plan("demo", &cluster.spec, &observed);
         // It is gone from this API server, which is no failure.
         it.context.report(&cluster, &observed, &plan, &applied).await.unwrap();
@@ -264,15 +264,15 @@ async fn an_older_cluster_in_the_same_etcd_has_the_log_whatever_the_host_is_call
     older.status = serde_json::from_value(json!({"etcd": {"clusterId": "7"}})).unwrap();
     let younger = cluster("d", "young", "second", "http://etcd:1");
     let it = Fixture::new(&[&older, &younger]).await;
-    assert!(it.context.rival(&younger, &observed(0)).is_some());
-    assert!(it.context.rival(&older, &observed(0)).is_none());
+    assert!(it.context.conflict(&younger, &observed(0)).is_some());
+    assert!(it.context.conflict(&older, &observed(0)).is_none());
 }
 
 /// The etcd behind new endpoints does not answer, or their Secret cannot be read: it is unknown which etcd they lead to.
 #[tokio::test]
 async fn masters_keep_their_settings_until_new_endpoints_have_answered() {
-    let before = attendant(&embedded_etcd().await);
-    before.first_sight(PATIENCE).await;
+    let before = etcd_session(&embedded_etcd().await);
+    before.first_read(PATIENCE).await;
     for (endpoint, secret, complaint) in [
         ("http://127.0.0.1:1", "", Some("EndpointsUnverified")),
         ("https://127.0.0.1:1", UNREADABLE, None),
@@ -281,7 +281,7 @@ async fn masters_keep_their_settings_until_new_endpoints_have_answered() {
         let mut cluster = cluster("team", "demo", "first", endpoint);
         cluster.spec.etcd.tls_secret_name = secret.to_owned();
         let it = Fixture::new(&[&cluster]).await;
-        it.context.attendants.lock().insert(Resource::of(&cluster), Arc::clone(&before));
+        it.context.etcd_sessions.lock().insert(Resource::of(&cluster), Arc::clone(&before));
         let way = it.context.way_to_etcd(&cluster).await;
         assert!(way.etcd.as_ref().is_ok_and(|session| Arc::ptr_eq(session, &before)), "{secret}");
         assert_eq!(way.complaint.map(|complaint| complaint.reason), complaint);
@@ -329,17 +329,17 @@ async fn nothing_is_written_without_the_lease() {
 #[tokio::test]
 async fn no_key_is_deleted_without_the_lease() {
     let it = Fixture::new(&[]).await;
-    let attendant = attendant(&embedded_etcd().await);
-    let key = |name: &str| attendant.keys.member(name);
+    let etcd_session = etcd_session(&embedded_etcd().await);
+    let key = |name: &str| etcd_session.keys.member(name);
     let put = |name: &str| Op::Put { key: key(name), value: Bytes::new(), lease: LeaseId(0) };
     let txn = Txn { success: vec![put("a"), put("b")], ..Txn::default() };
-    let Response::Txn { revision, .. } = attendant.etcd.call(Request::Txn(txn), PATIENCE).await.unwrap()
+    let Response::Txn { revision, .. } = etcd_session.etcd.call(Request::Txn(txn), PATIENCE).await.unwrap()
     else {
         panic!("another answer")
     };
     let remove = |name: &str| {
         let chore = Chore::DeleteMemberKey { name: name.to_owned(), mod_revision: revision };
-        act::chores(&it.context.writer, &attendant, vec![chore]);
+        act::chores(&it.context.writer, &etcd_session, vec![chore]);
     };
     it.lease.send_replace(None);
     remove("a");
@@ -347,10 +347,10 @@ async fn no_key_is_deleted_without_the_lease() {
     tokio::task::yield_now().await;
     it.lease.send_replace(Some(Instant::now() + PATIENCE));
     remove("b");
-    while is_there(&attendant.etcd, key("b")).await {
+    while is_there(&etcd_session.etcd, key("b")).await {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert!(is_there(&attendant.etcd, key("a")).await, "deleted without the Lease");
+    assert!(is_there(&etcd_session.etcd, key("a")).await, "deleted without the Lease");
 }
 
 async fn is_there(etcd: &Etcd, key: Bytes) -> bool {

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::observed::KeysLeft;
+use super::observation::KeysLeft;
 use crate::cluster::keys::Keys;
 use crate::cluster::log_end::Latest;
 use crate::cluster::view::ClusterView;

@@ -47,9 +47,9 @@ impl Default for Timing {
 
 /// Whether this process may write, and until when unless the Lease is renewed.
 #[derive(Clone, Debug)]
-pub struct Right(watch::Receiver<Option<Instant>>);
+pub struct WriteRight(watch::Receiver<Option<Instant>>);
 
-impl Right {
+impl WriteRight {
     /// Returns a permanent right, for a process that runs without a Lease. The caller keeps the sender: once it is
     /// dropped, [`Self::lost`] returns.
     #[must_use]
@@ -168,9 +168,9 @@ impl Candidate {
     pub fn start(
         mut self,
         mut stop: watch::Receiver<bool>,
-    ) -> (Right, impl Future<Output = ()> + Send + 'static) {
+    ) -> (WriteRight, impl Future<Output = ()> + Send + 'static) {
         let (sender, receiver) = watch::channel(None);
-        (Right(receiver), async move { self.hold(&sender, &mut stop).await })
+        (WriteRight(receiver), async move { self.hold(&sender, &mut stop).await })
     }
 
     async fn hold(&mut self, right: &watch::Sender<Option<Instant>>, stop: &mut watch::Receiver<bool>) {
@@ -321,7 +321,7 @@ mod tests {
     #[tokio::test]
     async fn the_right_ends_by_itself_or_when_it_is_taken() {
         let (sender, receiver) = watch::channel(None);
-        let mut right = Right(receiver);
+        let mut right = WriteRight(receiver);
         assert!(!right.holds());
         sender.send_replace(Some(Instant::now() + Duration::from_millis(20)));
         right.gained().await;

@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::lease::{Candidate, Right, Timing};
+use super::lease::{Candidate, Timing, WriteRight};
 use super::metrics::Metrics;
 use super::scope::Scope;
 
@@ -74,7 +74,7 @@ fn not_found() -> Response {
 }
 
 /// An operator that competes for the Lease until the sender is dropped.
-async fn candidate(server: &Arc<Server>, timing: Timing) -> (Right, watch::Sender<bool>) {
+async fn candidate(server: &Arc<Server>, timing: Timing) -> (WriteRight, watch::Sender<bool>) {
     let seen = Arc::clone(server);
     let routes = Router::new().fallback(move |request: Request| {
         let server = Arc::clone(&seen);

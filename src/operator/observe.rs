@@ -7,10 +7,10 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::attendant::Attendant;
 use super::caches::Caches;
-use super::observed::{Call, EtcdSight, Observed, PodFacts, PodTrouble, StatefulSetFacts};
-use super::sight::Sight;
+use super::etcd_session::EtcdSession;
+use super::keys_watch::WatchedKeys;
+use super::observation::{Call, EtcdKeys, Observation, PodFacts, PodTrouble, StatefulSetFacts};
 use crate::api::MasterCluster;
 use crate::api::names::{COMPANION, CONTAINER, FINALIZER, ROLE_LABEL};
 use crate::cluster::etcd_health::EtcdHealth;
@@ -23,36 +23,36 @@ const REVISION_LABEL: &str = "controller-revision-hash";
 pub fn observe(
     cluster: &MasterCluster,
     caches: &Caches,
-    etcd: &Result<Arc<Attendant>, EtcdSight>,
+    etcd: &Result<Arc<EtcdSession>, EtcdKeys>,
     now: Timestamp,
-) -> Observed {
+) -> Observation {
     let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
     let set = caches.stateful_sets.named(&namespace, &name);
-    let calls = etcd.as_ref().ok().map(|attendant| attendant.calls.lock().clone());
+    let calls = etcd.as_ref().ok().map(|etcd_session| etcd_session.calls.lock().clone());
     let (switchover, promotion, deletion, deletion_attempts) = match calls {
         Some(calls) => (calls.switchover, calls.promotion, calls.deletion, calls.deletion_attempts),
         None => (Call::Idle, None, Call::Idle, 0),
     };
-    Observed {
+    Observation {
         now,
         generation: cluster.metadata.generation,
         deleted_at: cluster.metadata.deletion_timestamp.as_ref().map(|time| time.0),
         finalizer: cluster.finalizers().iter().any(|finalizer| finalizer == FINALIZER),
         status: cluster.status.clone().unwrap_or_default(),
         etcd: match etcd {
-            Ok(attendant) => match attendant.sight() {
-                Sight::NotYet => EtcdSight::NotYet,
-                Sight::Current { view, .. } => EtcdSight::Current(view),
-                Sight::Lost { why } => EtcdSight::Lost { why },
+            Ok(etcd_session) => match etcd_session.watched_keys() {
+                WatchedKeys::NotYet => EtcdKeys::NotYet,
+                WatchedKeys::Current { view, .. } => EtcdKeys::Current(view),
+                WatchedKeys::Lost { why } => EtcdKeys::Lost { why },
             },
-            Err(sight) => sight.clone(),
+            Err(unusable) => unusable.clone(),
         },
         endpoints_unverified: etcd
             .as_ref()
-            .is_ok_and(|attendant| !attendant.leads_to(&cluster.spec.etcd.endpoints)),
+            .is_ok_and(|etcd_session| !etcd_session.leads_to(&cluster.spec.etcd.endpoints)),
         etcd_health: etcd
             .as_ref()
-            .map_or_else(|_| EtcdHealth::default(), |attendant| attendant.etcd_health()),
+            .map_or_else(|_| EtcdHealth::default(), |etcd_session| etcd_session.etcd_health()),
         stateful_set: set.as_deref().map(set_facts),
         pods: caches.pods.of_cluster(&namespace, &name).iter().map(|pod| pod_facts(pod)).collect(),
         switchover,

@@ -11,23 +11,23 @@ use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt};
 
-use super::access::{self, AccessError};
+use super::admin_client::Credentials;
 use super::apply::{WriteError, failed};
-use super::attendant::Attendant;
-use super::masters::Credentials;
-use super::observed::{EtcdSight, Observed};
-use super::plan::{Finalizer, LOOK_AGAIN, Objects, Plan, plan};
+use super::etcd_access::{self, AccessError};
+use super::etcd_session::EtcdSession;
+use super::keys_watch::{WatchedKeys, log_end};
+use super::observation::{EtcdKeys, Observation};
+use super::plan::{Finalizer, Objects, Plan, RETRY_INTERVAL, plan};
 use super::reconcile::{Context, PassError, Resource};
 use super::report::events::farewell;
 use super::report::{Applied, Failure};
-use super::sight::{Sight, log_end};
 use super::way_to_etcd::WayToEtcd;
 use super::{act, build, credentials};
 use crate::api::MasterCluster;
 use crate::api::names::admin_secret;
 
 /// Resync interval of a settled cluster: Secrets are not watched.
-const NOW_AND_THEN: Duration = Duration::from_secs(300);
+const RESYNC_INTERVAL: Duration = Duration::from_secs(300);
 
 /// Requeue delay of a cluster that another operator looks after.
 const OTHERS: Duration = Duration::from_secs(15);
@@ -39,10 +39,10 @@ const SOON: Duration = Duration::from_millis(200);
 const LOG_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What was observed, and the way to the cluster's etcd.
-struct Sighted {
-    observed: Observed,
+struct Observing {
+    observed: Observation,
     /// The session with etcd, if the keys there are this cluster's.
-    attendant: Option<Arc<Attendant>>,
+    etcd_session: Option<Arc<EtcdSession>>,
     /// A problem to report although the session works.
     complaint: Option<Failure>,
 }
@@ -77,17 +77,17 @@ impl Context {
             return Ok(Action::requeue(OTHERS));
         }
         self.left.lock().remove(&Resource::of(cluster));
-        let Sighted { observed, attendant, complaint } = self.sight(cluster).await;
-        let attendant = attendant.as_deref();
+        let Observing { observed, etcd_session, complaint } = self.observation(cluster).await;
+        let etcd_session = etcd_session.as_deref();
         let plan = plan(&cluster.name_any(), &cluster.spec, &observed);
         let mut work = Work { applied: Applied { failure: complaint, ..Applied::default() }, error: None };
-        self.label(cluster, &plan, attendant, &mut work).await;
-        let Some(credentials) = self.apply(cluster, &plan, &observed, attendant, &mut work).await else {
+        self.label(cluster, &plan, etcd_session, &mut work).await;
+        let Some(credentials) = self.apply(cluster, &plan, &observed, etcd_session, &mut work).await else {
             // A concurrent write to the resource came first; the next pass sees its result.
             return Ok(Action::requeue(SOON));
         };
-        self.act(cluster, &plan, attendant, credentials.as_ref(), &mut work).await;
-        self.read_log_end(&observed, attendant, &mut work.applied).await;
+        self.act(cluster, &plan, etcd_session, credentials.as_ref(), &mut work).await;
+        self.read_log_end(&observed, etcd_session, &mut work.applied).await;
         self.report(cluster, &observed, &plan, &work.applied).await?;
         if !self.release(cluster, &plan).await? {
             return Ok(Action::requeue(SOON));
@@ -95,22 +95,22 @@ impl Context {
         match work {
             Work { error: Some(error), .. } => Err(error.into()),
             // The cause may be a missing Secret, and Secrets are not watched.
-            Work { applied, .. } if applied.failure.is_some() => Ok(Action::requeue(LOOK_AGAIN)),
+            Work { applied, .. } if applied.failure.is_some() => Ok(Action::requeue(RETRY_INTERVAL)),
             Work { .. } => Ok(Action::requeue(next(&plan, &observed))),
         }
     }
 
     /// Observes the cluster in Kubernetes and in etcd.
-    async fn sight(&self, cluster: &MasterCluster) -> Sighted {
+    async fn observation(&self, cluster: &MasterCluster) -> Observing {
         let WayToEtcd { etcd, refused, complaint } = self.way_to_etcd(cluster).await;
         let mut observed = self.observed(cluster, &etcd);
         observed.endpoints_unverified |= refused;
-        let mut attendant = etcd.ok();
-        if let Some(foreign) = self.foreign(cluster, &observed, attendant.as_deref()).await {
+        let mut etcd_session = etcd.ok();
+        if let Some(foreign) = self.foreign(cluster, &observed, etcd_session.as_deref()).await {
             observed.etcd = foreign;
-            attendant = None;
+            etcd_session = None;
         }
-        Sighted { observed, attendant, complaint }
+        Observing { observed, etcd_session, complaint }
     }
 
     /// Writes the labels of pods.
@@ -118,12 +118,12 @@ impl Context {
         &self,
         cluster: &MasterCluster,
         plan: &Plan,
-        attendant: Option<&Attendant>,
+        etcd_session: Option<&EtcdSession>,
         work: &mut Work,
     ) {
         let namespace = cluster.namespace().unwrap_or_default();
         let labelled = act::relabel(&self.writer, &namespace, &plan.labels).await;
-        self.measure(plan, attendant, &labelled);
+        self.measure(plan, etcd_session, &labelled);
         work.record(labelled);
     }
 
@@ -134,8 +134,8 @@ impl Context {
         &self,
         cluster: &MasterCluster,
         plan: &Plan,
-        observed: &Observed,
-        attendant: Option<&Attendant>,
+        observed: &Observation,
+        etcd_session: Option<&EtcdSession>,
         work: &mut Work,
     ) -> Option<Option<Credentials>> {
         if matches!(plan.finalizer, Finalizer::Add | Finalizer::Withdraw) {
@@ -160,7 +160,7 @@ impl Context {
         let in_use = observed.status.image.as_deref();
         let in_use = in_use.or_else(|| set.as_deref().and_then(build::image::of_template));
         let image = build::image::resolve(&cluster.spec.image, in_use, &self.image);
-        match self.make(cluster, replicas, image.clone(), attendant).await {
+        match self.make(cluster, replicas, image.clone(), etcd_session).await {
             Ok(credentials) => {
                 work.applied.image = replicas.map(|_| image);
                 return Some(Some(credentials));
@@ -176,22 +176,27 @@ impl Context {
         &self,
         cluster: &MasterCluster,
         plan: &Plan,
-        attendant: Option<&Attendant>,
+        etcd_session: Option<&EtcdSession>,
         credentials: Option<&Credentials>,
         work: &mut Work,
     ) {
-        if let Some(attendant) = attendant {
-            act::chores(&self.writer, attendant, plan.chores.clone());
+        if let Some(etcd_session) = etcd_session {
+            act::chores(&self.writer, etcd_session, plan.chores.clone());
         }
         if let Some(act) = plan.act.clone() {
-            work.record(act::act(&self.writer, cluster, attendant, credentials, act).await);
+            work.record(act::act(&self.writer, cluster, etcd_session, credentials, act).await);
         }
     }
 
     /// Reads the end of the log, which the status shows. Not part of observing, because labels must not wait for it.
-    async fn read_log_end(&self, observed: &Observed, attendant: Option<&Attendant>, applied: &mut Applied) {
-        if let (Some(attendant), Some(_)) = (attendant, observed.etcd.view()) {
-            let end = log_end(&attendant.etcd, &attendant.keys, LOG_TIMEOUT).await.ok().flatten();
+    async fn read_log_end(
+        &self,
+        observed: &Observation,
+        etcd_session: Option<&EtcdSession>,
+        applied: &mut Applied,
+    ) {
+        if let (Some(etcd_session), Some(_)) = (etcd_session, observed.etcd.view()) {
+            let end = log_end(&etcd_session.etcd, &etcd_session.keys, LOG_TIMEOUT).await.ok().flatten();
             applied.durable_prefix = end.as_ref().map(|end| end.last.0);
             applied.log = end.map(|end| end.log);
         }
@@ -208,7 +213,7 @@ impl Context {
         }
         let removed = act::finalize(&self.writer, cluster, &plan.finalizer).await?;
         if removed {
-            self.attendants.lock().remove(&Resource::of(cluster));
+            self.etcd_sessions.lock().remove(&Resource::of(cluster));
         }
         Ok(removed)
     }
@@ -220,7 +225,7 @@ impl Context {
         cluster: &MasterCluster,
         replicas: Option<i32>,
         image: String,
-        attendant: Option<&Attendant>,
+        etcd_session: Option<&EtcdSession>,
     ) -> Result<Credentials, MakeError> {
         let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
         let secrets: Api<Secret> = Api::namespaced(self.writer.client.clone(), &namespace);
@@ -237,7 +242,7 @@ impl Context {
             image,
             operator_namespace: self.namespace.clone(),
             admin: admin.clone(),
-            etcd_client_certificate: attendant.is_some_and(Attendant::shows_certificate),
+            etcd_client_certificate: etcd_session.is_some_and(EtcdSession::shows_certificate),
         };
         let mut objects =
             build::objects(cluster, &facts).map_err(|why| unbuildable("InvalidSpec", why.to_string()))?;
@@ -261,7 +266,7 @@ impl Context {
             Some(own) => (admin_secret(&cluster.name_any()), own.ca.clone().into_bytes()),
             None => {
                 let secret = &cluster.spec.admin.tls_secret_name;
-                let ca = access::authorities(&self.writer.client, &namespace, secret).await;
+                let ca = etcd_access::authorities(&self.writer.client, &namespace, secret).await;
                 let ca = ca.map_err(|error| match error {
                     AccessError::None(none) => unusable(none.reason, none.message),
                     AccessError::Read { ref source, .. } => MakeError::Unbuildable(Failure {
@@ -282,10 +287,10 @@ impl Context {
     }
 
     /// Records the time from the change in etcd to the written label of a new primary.
-    fn measure(&self, plan: &Plan, attendant: Option<&Attendant>, labelled: &Result<(), WriteError>) {
+    fn measure(&self, plan: &Plan, etcd_session: Option<&EtcdSession>, labelled: &Result<(), WriteError>) {
         let primary = plan.labels.iter().any(|label| label.role == crate::api::names::ROLE_PRIMARY);
-        if let (true, true, Some(Sight::Current { since, .. })) =
-            (primary, labelled.is_ok(), attendant.map(Attendant::sight))
+        if let (true, true, Some(WatchedKeys::Current { since, .. })) =
+            (primary, labelled.is_ok(), etcd_session.map(EtcdSession::watched_keys))
         {
             self.writer.metrics.relabelled(since.elapsed());
         }
@@ -313,13 +318,13 @@ impl From<WriteError> for MakeError {
 }
 
 /// Returns the delay until the next pass.
-fn next(plan: &Plan, observed: &Observed) -> Duration {
+fn next(plan: &Plan, observed: &Observation) -> Duration {
     // Progress of members that catch up is no news that wakes the controller.
     let behind = observed.etcd.view().is_some_and(|view| {
         view.members.values().any(|member| member.value.as_ref().is_none_or(|value| !value.caught_up))
     });
     // Secrets are not watched, and etcd may be lost because a password was changed.
-    let lost = matches!(observed.etcd, EtcdSight::Lost { .. });
-    let usual = if behind || lost { LOOK_AGAIN } else { NOW_AND_THEN };
+    let lost = matches!(observed.etcd, EtcdKeys::Lost { .. });
+    let usual = if behind || lost { RETRY_INTERVAL } else { RESYNC_INTERVAL };
     plan.again.map_or(usual, |again| again.min(usual))
 }

@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::apply::{WriteError, Writer};
-use super::attendant::Attendant;
 use super::caches::{Caches, Wake};
+use super::etcd_session::EtcdSession;
 use super::metrics::Write;
-use super::observed::Observed;
+use super::observation::Observation;
 use super::plan::Plan;
 use super::report::events::{Happening, happenings};
 use super::report::{Applied, is_news, is_stale, status};
@@ -50,7 +50,7 @@ pub struct Context {
     /// The operator's own image, for masters whose spec names none.
     pub image: String,
     /// Sessions with the etcd of each cluster.
-    pub attendants: Mutex<HashMap<Resource, Arc<Attendant>>>,
+    pub etcd_sessions: Mutex<HashMap<Resource, Arc<EtcdSession>>>,
     /// The status of each cluster as last written, and the resource version after that write.
     pub written: Mutex<HashMap<Resource, (u64, MasterClusterStatus)>>,
     /// How many passes over each cluster have failed since the last successful one.
@@ -130,7 +130,7 @@ impl Context {
     /// Leaves the cluster to another operator, and publishes one event about that.
     pub(super) async fn leave_to_another(&self, cluster: &MasterCluster, why: String) {
         let resource = Resource::of(cluster);
-        self.attendants.lock().remove(&resource);
+        self.etcd_sessions.lock().remove(&resource);
         self.written.lock().remove(&resource);
         if self.left.lock().insert(resource) {
             tracing::warn!(cluster = %ObjectRef::from_obj(cluster), why, "managed by another operator");
@@ -146,7 +146,7 @@ impl Context {
     pub(super) async fn report(
         &self,
         cluster: &MasterCluster,
-        observed: &Observed,
+        observed: &Observation,
         plan: &Plan,
         applied: &Applied,
     ) -> Result<(), WriteError> {
@@ -206,7 +206,7 @@ impl Context {
 
     /// Drops the state of clusters whose resource is gone.
     pub(super) fn forget_the_gone(&self) {
-        self.attendants.lock().retain(|resource, _| {
+        self.etcd_sessions.lock().retain(|resource, _| {
             let there = self.exists(resource);
             if !there {
                 let namespace = resource.reference.namespace.as_deref().unwrap_or_default();

@@ -20,7 +20,7 @@ use tokio_stream::{Stream, StreamExt};
 use super::apply::Writer;
 use super::caches::Caches;
 use super::health::{self, Ready};
-use super::lease::{Candidate, Right, Timing};
+use super::lease::{Candidate, Timing, WriteRight};
 use super::metrics::Metrics;
 use super::reconcile::{Context, PASS_DEADLINE, after_failure, reconcile};
 use super::scope::{Others, Scope};
@@ -118,7 +118,7 @@ pub async fn run(settings: &Settings, mut stop: watch::Receiver<bool>) -> Result
         (None, right)
     } else {
         metrics.leads(true);
-        let (sender, right) = Right::unconditional();
+        let (sender, right) = WriteRight::unconditional();
         (Some(sender), right)
     };
     let operator = Operator {
@@ -134,8 +134,8 @@ pub async fn run(settings: &Settings, mut stop: watch::Receiver<bool>) -> Result
     lead_in_turns(&mut right, &mut stop, async |turn| {
         match turn {
             // An operator that waits for the Lease is ready, also if it lost the Lease before its caches were filled.
-            Turn::Waits => operator.ready.set(true),
-            Turn::Leads(right, stop) => operator.lead(right, stop).await,
+            LeadStep::Waits => operator.ready.set(true),
+            LeadStep::Leads(right, stop) => operator.lead(right, stop).await,
         }
     })
     .await;
@@ -146,21 +146,25 @@ pub async fn run(settings: &Settings, mut stop: watch::Receiver<bool>) -> Result
 }
 
 /// What a process that may lead does next.
-enum Turn {
+enum LeadStep {
     Waits,
-    Leads(Right, watch::Receiver<bool>),
+    Leads(WriteRight, watch::Receiver<bool>),
 }
 
 /// Leads whenever this process has the right, until it shall stop. A right that ran out may be renewed before `act` has
 /// returned: then it leads again at once. To wait for the loss of the right here would leave a holder of the Lease idle.
-async fn lead_in_turns(right: &mut Right, stop: &mut watch::Receiver<bool>, act: impl AsyncFn(Turn)) {
+async fn lead_in_turns(
+    right: &mut WriteRight,
+    stop: &mut watch::Receiver<bool>,
+    act: impl AsyncFn(LeadStep),
+) {
     loop {
-        act(Turn::Waits).await;
+        act(LeadStep::Waits).await;
         tokio::select! {
             () = right.gained() => {}
             () = stopped(stop) => return,
         }
-        act(Turn::Leads(right.clone(), stop.clone())).await;
+        act(LeadStep::Leads(right.clone(), stop.clone())).await;
         if *stop.borrow() {
             return;
         }
@@ -181,7 +185,7 @@ struct Operator {
 
 impl Operator {
     /// Reconciles clusters until the right to write is lost or the process is stopped.
-    async fn lead(&self, right: Right, mut stop: watch::Receiver<bool>) {
+    async fn lead(&self, right: WriteRight, mut stop: watch::Receiver<bool>) {
         self.ready.set(false);
         let (wake, woken) = mpsc::unbounded_channel();
         // Dropped when this function returns, which aborts all watches.
@@ -213,7 +217,7 @@ impl Operator {
             since: Instant::now(),
             deadline: PASS_DEADLINE,
             image: self.image.clone(),
-            attendants: Mutex::new(HashMap::new()),
+            etcd_sessions: Mutex::new(HashMap::new()),
             written: Mutex::new(HashMap::new()),
             failures: Mutex::new(HashMap::new()),
         });
@@ -285,11 +289,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_right_that_is_renewed_while_the_last_turn_ends_is_used_again() {
-        let (sender, mut right) = Right::unconditional();
+        let (sender, mut right) = WriteRight::unconditional();
         let (stop, mut stopped) = watch::channel(false);
         let turns = AtomicU32::new(0);
         let leading = lead_in_turns(&mut right, &mut stopped, async |turn| {
-            let Turn::Leads(mut right, _) = turn else { return };
+            let LeadStep::Leads(mut right, _) = turn else { return };
             if turns.fetch_add(1, Ordering::Relaxed) == 1 {
                 stop.send_replace(true);
                 return;

@@ -10,21 +10,21 @@
 //! An etcd that does not answer yet may turn out to be another one, too. Until it has answered, new pods are made with
 //! the endpoints that have led to the log.
 
-use super::observed::{EtcdSight, Observed};
+use super::observation::{EtcdKeys, Observation};
 use crate::api::MasterClusterStatus;
 use crate::cluster::log_end::LogId;
 use crate::cluster::view::ClusterView;
 
 /// Returns why the keys are not those of this cluster, if another etcd has answered.
 #[must_use]
-pub fn other_etcd(observed: &Observed) -> Option<EtcdSight> {
+pub fn other_etcd(observed: &Observation) -> Option<EtcdKeys> {
     let view = observed.etcd.view()?;
     let (known, found) = differing(&observed.status, view)?;
     let message = format!(
         "spec.etcd.endpoints lead to another etcd ({found}) than the one with the log of this cluster ({known}): set \
          them back, or delete this resource and create it again to start with an empty index"
     );
-    Some(EtcdSight::Unusable { reason: "OtherEtcd", message })
+    Some(EtcdKeys::Unusable { reason: "OtherEtcd", message })
 }
 
 /// Returns the ids of the known etcd and of the one that has answered, if they are not the same. An etcd that was
@@ -39,7 +39,7 @@ fn differing(status: &MasterClusterStatus, view: &ClusterView) -> Option<(String
 
 /// Returns whether the endpoints of the spec have not led to the known etcd yet, so that no pod may be made with them.
 #[must_use]
-pub fn is_etcd_in_doubt(endpoints: &[String], observed: &Observed) -> bool {
+pub fn is_etcd_in_doubt(endpoints: &[String], observed: &Observation) -> bool {
     let known = observed.status.etcd.as_ref().filter(|etcd| etcd.cluster_id.is_some());
     let differ = || known.is_some_and(|known| known.endpoints != endpoints);
     observed.endpoints_unverified || (observed.etcd.view().is_none() && differ())
@@ -48,7 +48,7 @@ pub fn is_etcd_in_doubt(endpoints: &[String], observed: &Observed) -> bool {
 /// Returns whether the end of the log has to be read, from an etcd with the known id: the view has no log or another
 /// one, and no master of this cluster leads there. The view may be older than the log.
 #[must_use]
-pub fn is_log_in_doubt(observed: &Observed) -> bool {
+pub fn is_log_in_doubt(observed: &Observation) -> bool {
     let (Some(view), Some(log)) = (observed.etcd.view(), known_log(observed)) else { return false };
     let leads = view
         .leader
@@ -60,7 +60,7 @@ pub fn is_log_in_doubt(observed: &Observed) -> bool {
 
 /// Returns why the keys are not those of this cluster, if etcd has the log `found` instead of this cluster's.
 #[must_use]
-pub fn other_log(observed: &Observed, found: Option<LogId>) -> Option<EtcdSight> {
+pub fn other_log(observed: &Observation, found: Option<LogId>) -> Option<EtcdKeys> {
     let known = known_log(observed)?;
     let found = found.map(|log| log.to_string());
     if found.as_ref() == Some(known) {
@@ -72,11 +72,11 @@ pub fn other_log(observed: &Observed, found: Option<LogId>) -> Option<EtcdSight>
          the keys of the log were deleted. Set the endpoints back or restore the keys, and the masters continue by \
          themselves; or delete this resource and create it again to start with an empty index"
     );
-    Some(EtcdSight::Unusable { reason: "OtherEtcd", message })
+    Some(EtcdKeys::Unusable { reason: "OtherEtcd", message })
 }
 
 /// Returns the log of this cluster, if the cluster id of its etcd is known, too.
-fn known_log(observed: &Observed) -> Option<&String> {
+fn known_log(observed: &Observation) -> Option<&String> {
     observed.status.etcd.as_ref()?.cluster_id.as_ref()?;
     observed.status.oplog.as_ref()?.log_id.as_ref()
 }
@@ -90,7 +90,7 @@ mod tests {
     use crate::cluster::etcd_health::EtcdHealth;
     use crate::cluster::member::ElectionValue;
     use crate::cluster::view::{Leader, StoreId};
-    use crate::operator::observed::{Call, PodFacts};
+    use crate::operator::observation::{Call, PodFacts};
     use k8s_openapi::jiff::Timestamp;
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
             value: ElectionValue { name: name.to_owned(), ..ElectionValue::default() },
             ..Leader::default()
         };
-        let observed = |log: Option<u64>, leader: Option<&str>| Observed {
+        let observed = |log: Option<u64>, leader: Option<&str>| Observation {
             now: Timestamp::UNIX_EPOCH,
             generation: Some(1),
             deleted_at: None,
@@ -133,7 +133,7 @@ mod tests {
                 oplog: Some(OplogStatus { log_id: Some(LogId(1).to_string()), durable_prefix: None }),
                 ..MasterClusterStatus::default()
             },
-            etcd: EtcdSight::Current(Arc::new(ClusterView {
+            etcd: EtcdKeys::Current(Arc::new(ClusterView {
                 store: Some(StoreId(7)),
                 log: log.map(LogId),
                 leader: leader.map(election),
@@ -157,7 +157,7 @@ mod tests {
         let mut seen = observed(None, None);
         assert!(other_log(&seen, Some(LogId(1))).is_none());
         for found in [None, Some(LogId(2))] {
-            let Some(EtcdSight::Unusable { reason, message }) = other_log(&seen, found) else {
+            let Some(EtcdKeys::Unusable { reason, message }) = other_log(&seen, found) else {
                 panic!("{found:?}")
             };
             assert_eq!(reason, "OtherEtcd");

@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::access::{self, Access, AccessError, NoAccess};
-use super::attendant::Attendant;
+use super::etcd_access::{self, Access, AccessError, NoAccess};
+use super::etcd_session::EtcdSession;
+use super::id_conflict::{conflict, store_of};
+use super::keys_watch::{WatchedKeys, log_end};
+use super::observation::{EtcdKeys, Observation};
 use super::observe::observe;
-use super::observed::{EtcdSight, Observed};
 use super::reconcile::{Context, Resource};
 use super::report::Failure;
-use super::rival::{rival, store_of};
 use super::same_etcd::{is_log_in_doubt, other_etcd, other_log};
-use super::sight::{Sight, log_end};
 use crate::api::MasterCluster;
 
 /// How long a pass waits for the first read of a new session, because the status depends on it.
-const FIRST_SIGHT: Duration = Duration::from_secs(5);
+const FIRST_READ: Duration = Duration::from_secs(5);
 
 /// Timeout of reading the end of the log.
 const LOG_TIMEOUT: Duration = Duration::from_secs(2);
@@ -26,7 +26,7 @@ const LOG_TIMEOUT: Duration = Duration::from_secs(2);
 /// The session with a cluster's etcd, or why there is none.
 pub(super) struct WayToEtcd {
     /// The session, or why there is none.
-    pub(super) etcd: Result<Arc<Attendant>, EtcdSight>,
+    pub(super) etcd: Result<Arc<EtcdSession>, EtcdKeys>,
     /// Whether it is the session from before, because the spec leads to an etcd without this cluster's log.
     pub(super) refused: bool,
     /// A problem to report although the session works.
@@ -36,14 +36,14 @@ pub(super) struct WayToEtcd {
 impl WayToEtcd {
     /// Keeps the session from before although the spec has changed, for this reason. Labels continue to follow the
     /// primary.
-    fn kept(there: Arc<Attendant>, cluster: &MasterCluster, reason: EtcdSight) -> Self {
+    fn kept(there: Arc<EtcdSession>, cluster: &MasterCluster, reason: EtcdKeys) -> Self {
         let why = match reason {
-            EtcdSight::Unusable { reason, message } => {
+            EtcdKeys::Unusable { reason, message } => {
                 let complaint = Some(Failure { reason, message, stalled: true });
                 return Self { etcd: Ok(there), refused: true, complaint };
             }
-            EtcdSight::Lost { why } => why,
-            EtcdSight::NotYet | EtcdSight::Current(_) => "etcd has not answered yet".to_owned(),
+            EtcdKeys::Lost { why } => why,
+            EtcdKeys::NotYet | EtcdKeys::Current(_) => "etcd has not answered yet".to_owned(),
         };
         let (reason, changed) = if there.leads_to(&cluster.spec.etcd.endpoints) {
             ("SecretsNotAccepted", "with the changed Secrets")
@@ -59,8 +59,8 @@ impl WayToEtcd {
     }
 }
 
-impl From<Result<Arc<Attendant>, EtcdSight>> for WayToEtcd {
-    fn from(etcd: Result<Arc<Attendant>, EtcdSight>) -> Self {
+impl From<Result<Arc<EtcdSession>, EtcdKeys>> for WayToEtcd {
+    fn from(etcd: Result<Arc<EtcdSession>, EtcdKeys>) -> Self {
         Self { etcd, refused: false, complaint: None }
     }
 }
@@ -69,22 +69,22 @@ impl Context {
     /// Returns the session with the cluster's etcd; opens one if there is none or if the access has changed.
     pub(super) async fn way_to_etcd(&self, cluster: &MasterCluster) -> WayToEtcd {
         let resource = Resource::of(cluster);
-        if let Some(taken) = rival(cluster, &self.caches.clusters.store().state(), store_of(cluster)) {
-            self.attendants.lock().remove(&resource);
+        if let Some(taken) = conflict(cluster, &self.caches.clusters.store().state(), store_of(cluster)) {
+            self.etcd_sessions.lock().remove(&resource);
             return Err(taken).into();
         }
-        let there = self.attendants.lock().get(&resource).cloned();
-        let access = match access::resolve(&self.writer.client, cluster).await {
+        let there = self.etcd_sessions.lock().get(&resource).cloned();
+        let access = match etcd_access::resolve(&self.writer.client, cluster).await {
             Ok(access) => access,
             // The Secret may be fine, so an existing session is kept, also one with earlier endpoints.
             Err(error @ AccessError::Read { .. }) => {
                 let message = error.to_string();
-                return there.ok_or(EtcdSight::Unusable { reason: "SecretUnreadable", message }).into();
+                return there.ok_or(EtcdKeys::Unusable { reason: "SecretUnreadable", message }).into();
             }
             Err(AccessError::None(none)) => return self.without_secret(cluster, there, none),
         };
         match there {
-            Some(there) if there.goes(&access) => Ok(there).into(),
+            Some(there) if there.uses(&access) => Ok(there).into(),
             there => self.open(cluster, access, there).await,
         }
     }
@@ -96,7 +96,7 @@ impl Context {
         &self,
         cluster: &MasterCluster,
         access: Access,
-        there: Option<Arc<Attendant>>,
+        there: Option<Arc<EtcdSession>>,
     ) -> WayToEtcd {
         let resource = Resource::of(cluster);
         let (wake, target) = (self.wake.clone(), resource.reference.clone());
@@ -109,23 +109,23 @@ impl Context {
                 let _ = wake.send(target.clone());
             }
         };
-        let attendant = match Attendant::start(access, Arc::new(wake)) {
-            Ok(attendant) => Arc::new(attendant),
+        let etcd_session = match EtcdSession::start(access, Arc::new(wake)) {
+            Ok(etcd_session) => Arc::new(etcd_session),
             Err(why) => {
                 let unusable = NoAccess { reason: "EtcdUnusable", message: why.to_string() };
                 return self.without_secret(cluster, there, unusable);
             }
         };
-        attendant.first_sight(FIRST_SIGHT).await;
+        etcd_session.first_read(FIRST_READ).await;
         if let Some(there) = self.own(cluster, there).await
-            && let Some(reason) = self.objection(cluster, &attendant).await
+            && let Some(reason) = self.objection(cluster, &etcd_session).await
         {
             return WayToEtcd::kept(there, cluster, reason);
         }
         adopted.store(true, Ordering::SeqCst);
-        self.attendants.lock().insert(resource, Arc::clone(&attendant));
-        self.writer.metrics.clusters(self.attendants.lock().len());
-        Ok(attendant).into()
+        self.etcd_sessions.lock().insert(resource, Arc::clone(&etcd_session));
+        self.writer.metrics.clusters(self.etcd_sessions.lock().len());
+        Ok(etcd_session).into()
     }
 
     /// Handles a Secret that is missing, incomplete or unusable. A working connection does not need it any more: labels continue
@@ -133,7 +133,7 @@ impl Context {
     fn without_secret(
         &self,
         cluster: &MasterCluster,
-        there: Option<Arc<Attendant>>,
+        there: Option<Arc<EtcdSession>>,
         none: NoAccess,
     ) -> WayToEtcd {
         let NoAccess { reason, message } = none;
@@ -143,23 +143,27 @@ impl Context {
                 WayToEtcd { etcd: Ok(there), refused: false, complaint }
             }
             None => {
-                self.attendants.lock().remove(&Resource::of(cluster));
-                Err(EtcdSight::Unusable { reason, message }).into()
+                self.etcd_sessions.lock().remove(&Resource::of(cluster));
+                Err(EtcdKeys::Unusable { reason, message }).into()
             }
         }
     }
 
     /// Returns a session if it works and has the keys of this cluster.
-    async fn own(&self, cluster: &MasterCluster, session: Option<Arc<Attendant>>) -> Option<Arc<Attendant>> {
+    async fn own(
+        &self,
+        cluster: &MasterCluster,
+        session: Option<Arc<EtcdSession>>,
+    ) -> Option<Arc<EtcdSession>> {
         let session = session?;
         self.objection(cluster, &session).await.is_none().then_some(session)
     }
 
     /// Returns why a session cannot be used: etcd does not answer, or the keys are not those of this cluster.
-    async fn objection(&self, cluster: &MasterCluster, session: &Arc<Attendant>) -> Option<EtcdSight> {
+    async fn objection(&self, cluster: &MasterCluster, session: &Arc<EtcdSession>) -> Option<EtcdKeys> {
         let observed = self.observed(cluster, &Ok(Arc::clone(session)));
         match observed.etcd {
-            EtcdSight::Current(_) => self.foreign(cluster, &observed, Some(session)).await,
+            EtcdKeys::Current(_) => self.foreign(cluster, &observed, Some(session)).await,
             other => Some(other),
         }
     }
@@ -168,8 +172,8 @@ impl Context {
     pub(super) fn observed(
         &self,
         cluster: &MasterCluster,
-        etcd: &Result<Arc<Attendant>, EtcdSight>,
-    ) -> Observed {
+        etcd: &Result<Arc<EtcdSession>, EtcdKeys>,
+    ) -> Observation {
         let mut observed = observe(cluster, &self.caches, etcd, Timestamp::now());
         if let Some(status) = self.newer_status(cluster) {
             observed.status = status;
@@ -181,35 +185,39 @@ impl Context {
     pub(super) async fn foreign(
         &self,
         cluster: &MasterCluster,
-        observed: &Observed,
-        attendant: Option<&Attendant>,
-    ) -> Option<EtcdSight> {
-        match other_etcd(observed).or_else(|| self.rival(cluster, observed)) {
-            None => self.another_log(observed, attendant).await,
+        observed: &Observation,
+        etcd_session: Option<&EtcdSession>,
+    ) -> Option<EtcdKeys> {
+        match other_etcd(observed).or_else(|| self.conflict(cluster, observed)) {
+            None => self.another_log(observed, etcd_session).await,
             foreign => foreign,
         }
     }
 
     /// Returns why the keys are not those of this cluster, if etcd has the known id and lacks the log.
-    async fn another_log(&self, observed: &Observed, attendant: Option<&Attendant>) -> Option<EtcdSight> {
-        let attendant = attendant.filter(|_| is_log_in_doubt(observed))?;
-        match log_end(&attendant.etcd, &attendant.keys, LOG_TIMEOUT).await {
+    async fn another_log(
+        &self,
+        observed: &Observation,
+        etcd_session: Option<&EtcdSession>,
+    ) -> Option<EtcdKeys> {
+        let etcd_session = etcd_session.filter(|_| is_log_in_doubt(observed))?;
+        match log_end(&etcd_session.etcd, &etcd_session.keys, LOG_TIMEOUT).await {
             Ok(end) => other_log(observed, end.map(|end| end.log)),
             // Without the log it is unknown whose keys these are, so they are not used.
             Err(failure) => {
-                Some(EtcdSight::Lost { why: format!("the end of the log in etcd cannot be read: {failure}") })
+                Some(EtcdKeys::Lost { why: format!("the end of the log in etcd cannot be read: {failure}") })
             }
         }
     }
 
     /// Returns why the log is another cluster's, now that the cluster id of etcd is known.
-    pub(super) fn rival(&self, cluster: &MasterCluster, observed: &Observed) -> Option<EtcdSight> {
+    pub(super) fn conflict(&self, cluster: &MasterCluster, observed: &Observation) -> Option<EtcdKeys> {
         let store = observed.etcd.view()?.store?.to_string();
-        rival(cluster, &self.caches.clusters.store().state(), Some(&store))
+        conflict(cluster, &self.caches.clusters.store().state(), Some(&store))
     }
 }
 
 /// Returns whether a session has the keys as they are now.
-fn works(session: &Attendant) -> bool {
-    matches!(session.sight(), Sight::Current { .. })
+fn works(session: &EtcdSession) -> bool {
+    matches!(session.watched_keys(), WatchedKeys::Current { .. })
 }

@@ -55,7 +55,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::operator::lease::Right;
+    use crate::operator::lease::WriteRight;
     use crate::operator::metrics::Metrics;
 
     /// The patches that a fake API server received, which has `demo` with the uid `second`.
@@ -85,7 +85,7 @@ mod tests {
         tokio::spawn(async move { axum::serve(listener, routes).await });
         let client = Client::try_from(Config::new(address.parse().unwrap())).unwrap();
         // The sender may be dropped: `holds` does not need it.
-        let (_, right) = Right::unconditional();
+        let (_, right) = WriteRight::unconditional();
         Writer::new(client, right, Metrics::new().unwrap())
     }
 

@@ -7,7 +7,7 @@ use moonkeeper::coordination::etcd::{Etcd, EtcdSettings};
 use moonkeeper::coordination::types::{
     Change, Failure, Get, KeyRange, LeaseId, Request, Response, WatchEvent,
 };
-use moonkeeper::operator::sight::{self, Sight};
+use moonkeeper::operator::keys_watch::{self, WatchedKeys};
 use rustix::process::Signal;
 
 use crate::checks::{get, put_with, revision, txn, watch_of, write};
@@ -101,15 +101,15 @@ async fn what_the_operator_sees_of_an_idle_etcd_lasts() {
         let etcd = Etcd::connect(settings).unwrap();
         let keys = Keys::new("demo");
         write(&Store::Etcd(etcd.clone()), "mooncake-store/demo/master_view", "10.0.0.1:1").await;
-        let (sender, mut sight) = tokio::sync::watch::channel(Sight::NotYet);
-        let watching = sight::watch(etcd.clone(), keys, "etcd".to_owned(), sender, || ());
+        let (sender, mut watched_keys) = tokio::sync::watch::channel(WatchedKeys::NotYet);
+        let watching = keys_watch::watch(etcd.clone(), keys, "etcd".to_owned(), sender, || ());
         let watching = tokio::spawn(watching);
-        let read = sight.wait_for(|sight| matches!(sight, Sight::Current { .. }));
+        let read = watched_keys.wait_for(|watched_keys| matches!(watched_keys, WatchedKeys::Current { .. }));
         drop(tokio::time::timeout(PATIENCE, read).await.unwrap().unwrap());
         // The revision that was read may be told once more; another read would be published, too.
         let mut published = 0;
         let count = async {
-            while sight.changed().await.is_ok() {
+            while watched_keys.changed().await.is_ok() {
                 published += 1;
             }
         };
@@ -117,9 +117,9 @@ async fn what_the_operator_sees_of_an_idle_etcd_lasts() {
         assert!(published <= 1, "the keys of an idle etcd were read {published} times again");
         // It is alive.
         write(&Store::Etcd(etcd), "mooncake-store/demo/master_view", "10.0.0.2:1").await;
-        tokio::time::timeout(PATIENCE, sight.changed()).await.unwrap().unwrap();
+        tokio::time::timeout(PATIENCE, watched_keys.changed()).await.unwrap().unwrap();
         assert!(
-            matches!(&*sight.borrow(), Sight::Current { view, .. } if view.serving.as_ref().is_some_and(|it| it.address == "10.0.0.2:1"))
+            matches!(&*watched_keys.borrow(), WatchedKeys::Current { view, .. } if view.serving.as_ref().is_some_and(|it| it.address == "10.0.0.2:1"))
         );
         watching.abort();
     }

@@ -10,7 +10,7 @@ use k8s_openapi::jiff::SignedDuration;
 
 use super::Act;
 use crate::api::{DeletionPolicy, MasterClusterSpec};
-use crate::operator::observed::{Call, EtcdSight, KeysLeft, Observed};
+use crate::operator::observation::{Call, EtcdKeys, KeysLeft, Observation};
 
 /// How long masters have to end: longer than their grace period, and than Kubernetes takes to evict pods from a lost
 /// node.
@@ -49,7 +49,7 @@ pub enum Farewell {
 
 /// Decides the next step for a resource whose deletion was requested at `since`.
 #[must_use]
-pub fn step(spec: &MasterClusterSpec, observed: &Observed, since: k8s_openapi::jiff::Timestamp) -> Step {
+pub fn step(spec: &MasterClusterSpec, observed: &Observation, since: k8s_openapi::jiff::Timestamp) -> Step {
     if spec.deletion_policy == DeletionPolicy::Retain {
         return Step::LetGo(Farewell::Kept);
     }
@@ -87,14 +87,14 @@ pub fn step(spec: &MasterClusterSpec, observed: &Observed, since: k8s_openapi::j
                 Step::LetGo(Farewell::InUse(why.clone()))
             };
         }
-        (_, EtcdSight::Unusable { message, .. }) if waited < ETCD_ANSWERS => {
+        (_, EtcdKeys::Unusable { message, .. }) if waited < ETCD_ANSWERS => {
             return Step::Wait(format!("access to etcd, to delete the keys: {message}"));
         }
-        (_, EtcdSight::Unusable { message, .. }) => message.clone(),
+        (_, EtcdKeys::Unusable { message, .. }) => message.clone(),
         (Call::Done(_, Err(KeysLeft::Failed(why))), _) => why.clone(),
         (Call::Idle | Call::Done(..), _) => return delete(),
     };
-    let tried = observed.deletion_attempts >= ATTEMPTS || matches!(observed.etcd, EtcdSight::Unusable { .. });
+    let tried = observed.deletion_attempts >= ATTEMPTS || matches!(observed.etcd, EtcdKeys::Unusable { .. });
     if waited >= ETCD_ANSWERS && tried {
         return Step::LetGo(Farewell::Left(why));
     }
@@ -103,7 +103,7 @@ pub fn step(spec: &MasterClusterSpec, observed: &Observed, since: k8s_openapi::j
 
 /// Returns a master that may still run. The cache of pods may be behind, so the StatefulSet's controller has to confirm
 /// that there is none for the generation without replicas.
-fn running(observed: &Observed) -> Option<String> {
+fn running(observed: &Observation) -> Option<String> {
     if let Some(pod) = observed.pods.first() {
         return Some(pod.name.clone());
     }
@@ -127,7 +127,7 @@ mod tests {
     use crate::api::{MasterClusterStatus, OplogStatus};
     use crate::cluster::etcd_health::EtcdHealth;
     use crate::cluster::view::ClusterView;
-    use crate::operator::observed::StatefulSetFacts;
+    use crate::operator::observation::StatefulSetFacts;
     use k8s_openapi::jiff::Timestamp;
     use std::sync::Arc;
 
@@ -137,9 +137,9 @@ mod tests {
     }
 
     /// A cluster whose masters are gone, deleted a moment ago.
-    fn observed() -> Observed {
+    fn observed() -> Observation {
         let log_id = Some("abc".to_owned());
-        Observed {
+        Observation {
             now: Timestamp::UNIX_EPOCH,
             generation: Some(1),
             deleted_at: Some(Timestamp::UNIX_EPOCH),
@@ -148,7 +148,7 @@ mod tests {
                 oplog: Some(OplogStatus { durable_prefix: Some(7), log_id }),
                 ..MasterClusterStatus::default()
             },
-            etcd: EtcdSight::Current(Arc::new(ClusterView::default())),
+            etcd: EtcdKeys::Current(Arc::new(ClusterView::default())),
             endpoints_unverified: false,
             etcd_health: EtcdHealth::default(),
             stateful_set: Some(StatefulSetFacts { existing: Some(0), ..StatefulSetFacts::default() }),
@@ -160,7 +160,7 @@ mod tests {
         }
     }
 
-    fn next(observed: &Observed) -> Step {
+    fn next(observed: &Observation) -> Step {
         step(&spec(), observed, Timestamp::UNIX_EPOCH)
     }
 

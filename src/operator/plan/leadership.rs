@@ -3,7 +3,7 @@
 use crate::api::names::{ROLE_PRIMARY, ROLE_STANDBY, ROLE_UNKNOWN};
 use crate::cluster::role::Role;
 use crate::cluster::view::ClusterView;
-use crate::operator::observed::{Observed, PodFacts};
+use crate::operator::observation::{Observation, PodFacts};
 
 /// A role label that has to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct Relabel {
 /// While etcd does not answer, no label changes: the last primary most likely still leads, and a guess would send
 /// clients of the leader Service away from it.
 #[must_use]
-pub fn relabel(observed: &Observed) -> Vec<Relabel> {
+pub fn relabel(observed: &Observation) -> Vec<Relabel> {
     let Some(view) = observed.etcd.view() else { return Vec::new() };
     let mut labels: Vec<Relabel> = observed
         .pods
@@ -34,7 +34,7 @@ pub fn relabel(observed: &Observed) -> Vec<Relabel> {
 
 /// Returns the role of a pod according to the keys in etcd.
 #[must_use]
-pub fn role(observed: &Observed, view: &ClusterView, pod: &PodFacts) -> &'static str {
+pub fn role(observed: &Observation, view: &ClusterView, pod: &PodFacts) -> &'static str {
     let is = |name: &str, address: &str| {
         name == pod.name && observed.pod_of(name, address).is_some_and(|found| found.uid == pod.uid)
     };

@@ -16,17 +16,17 @@ pub mod switchover;
 use std::time::Duration;
 
 use crate::api::{DeletionPolicy, FailoverReport, MasterClusterSpec, SwitchoverReport};
-use crate::operator::observed::{EtcdSight, Observed};
+use crate::operator::observation::{EtcdKeys, Observation};
 use crate::operator::same_etcd::is_etcd_in_doubt;
 
 use deletion::Farewell;
 use leadership::Relabel;
 
 /// Requeue delay while a Secret is missing: Secrets are not watched, so that the operator needs no right to list them.
-pub const LOOK_AGAIN: Duration = Duration::from_secs(5);
+pub const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Requeue delay while waiting for progress that no watch reports.
-const GOES_ON: Duration = Duration::from_secs(2);
+const UNWATCHED_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What a pass has to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,7 +113,7 @@ pub enum Chore {
 
 /// Plans a pass over the cluster called `name`.
 #[must_use]
-pub fn plan(name: &str, spec: &MasterClusterSpec, observed: &Observed) -> Plan {
+pub fn plan(name: &str, spec: &MasterClusterSpec, observed: &Observation) -> Plan {
     let mut plan = Plan {
         finalizer: Finalizer::Leave,
         objects: Objects::Leave,
@@ -141,7 +141,7 @@ pub fn plan(name: &str, spec: &MasterClusterSpec, observed: &Observed) -> Plan {
     plan.last_failover = failover;
     if let Some(question) = question {
         plan.chores.push(question);
-        plan.look_again(GOES_ON);
+        plan.requeue_after(UNWATCHED_INTERVAL);
     }
     if spec.suspend {
         plan.waits.push("spec.suspend to be set to false".to_owned());
@@ -149,15 +149,15 @@ pub fn plan(name: &str, spec: &MasterClusterSpec, observed: &Observed) -> Plan {
         plan.switch(spec, observed);
         return plan;
     }
-    if matches!(observed.etcd, EtcdSight::Unusable { .. }) {
+    if matches!(observed.etcd, EtcdKeys::Unusable { .. }) {
         // Pods that are created from incomplete settings would be out of date as soon as the rest is known.
-        plan.look_again(LOOK_AGAIN);
+        plan.requeue_after(RETRY_INTERVAL);
         return plan;
     }
     plan.objects = if is_etcd_in_doubt(&spec.etcd.endpoints, observed) {
         plan.waits
             .push("etcd to answer at spec.etcd.endpoints: masters keep their settings until then".to_owned());
-        plan.look_again(LOOK_AGAIN);
+        plan.requeue_after(RETRY_INTERVAL);
         Objects::KeepMasters
     } else {
         Objects::Apply { replicas: scale::replicas(spec, observed, &mut plan.waits) }
@@ -172,7 +172,7 @@ pub fn plan(name: &str, spec: &MasterClusterSpec, observed: &Observed) -> Plan {
 impl Plan {
     /// Counts the parts of the plan that clients may notice.
     #[must_use]
-    pub fn disruptions(&self, observed: &Observed) -> usize {
+    pub fn disruptions(&self, observed: &Observation) -> usize {
         let smaller = match (self.objects, &observed.stateful_set) {
             (Objects::Apply { replicas }, Some(set)) => replicas < set.replicas,
             _ => false,
@@ -180,11 +180,16 @@ impl Plan {
         usize::from(self.act.is_some()) + usize::from(smaller)
     }
 
-    fn look_again(&mut self, after: Duration) {
+    fn requeue_after(&mut self, after: Duration) {
         self.again = Some(self.again.map_or(after, |again| again.min(after)));
     }
 
-    fn leave(&mut self, spec: &MasterClusterSpec, observed: &Observed, since: k8s_openapi::jiff::Timestamp) {
+    fn leave(
+        &mut self,
+        spec: &MasterClusterSpec,
+        observed: &Observation,
+        since: k8s_openapi::jiff::Timestamp,
+    ) {
         if !observed.finalizer {
             // Finalizers of other controllers may keep it; for us it is gone.
             return;
@@ -197,29 +202,29 @@ impl Plan {
                 return;
             }
         }
-        self.look_again(GOES_ON);
+        self.requeue_after(UNWATCHED_INTERVAL);
     }
 
-    fn switch(&mut self, spec: &MasterClusterSpec, observed: &Observed) {
+    fn switch(&mut self, spec: &MasterClusterSpec, observed: &Observation) {
         match switchover::step(spec, observed) {
             switchover::Step::Nothing => {}
             switchover::Step::Record(report) => {
                 self.last_switchover = Some(report);
-                self.look_again(Duration::ZERO);
+                self.requeue_after(Duration::ZERO);
             }
             switchover::Step::End(report) => {
                 if report.request_id != spec.switchover.request_id {
                     // The request that replaced it is next, at once.
-                    self.look_again(Duration::ZERO);
+                    self.requeue_after(Duration::ZERO);
                 }
                 self.last_switchover = Some(report);
             }
             switchover::Step::Wait(what) => {
                 self.waits.push(what);
-                self.look_again(GOES_ON);
+                self.requeue_after(UNWATCHED_INTERVAL);
             }
             switchover::Step::Ask(act) => {
-                self.look_again(GOES_ON);
+                self.requeue_after(UNWATCHED_INTERVAL);
                 // One disruption at a time.
                 if self.disruptions(observed) == 0 {
                     self.waits.push("the primary to hand over".to_owned());

@@ -8,7 +8,7 @@ use crate::api::{Cleaned, FailoverReport, SwitchoverReport, SwitchoverResult};
 use crate::cluster::promotion::{PromotionReason, PromotionReport};
 use crate::cluster::view::{ClusterView, Leader};
 use crate::coordination::types::LeaseId;
-use crate::operator::observed::Observed;
+use crate::operator::observation::Observation;
 
 /// Reason of a failover until the new primary has reported the real one.
 pub const UNTOLD: &str = "Unknown";
@@ -21,7 +21,7 @@ const ASKED_FOR: SignedDuration = SignedDuration::from_secs(300);
 /// The record is begun while there is no primary, so that the name of the lost one is kept, and continued in the
 /// status: an operator that dies in between loses nothing of it.
 #[must_use]
-pub fn failover(observed: &Observed) -> (Option<FailoverReport>, Option<Chore>) {
+pub fn failover(observed: &Observation) -> (Option<FailoverReport>, Option<Chore>) {
     let recorded = observed.status.last_failover.clone();
     let Some(view) = observed.etcd.view() else { return (recorded, None) };
     let before = observed.status.leader.as_ref().map(|leader| leader.name.clone());
@@ -61,12 +61,12 @@ pub fn failover(observed: &Observed) -> (Option<FailoverReport>, Option<Chore>) 
 }
 
 /// Returns whether there was an election since the term in the status. The very first election is no failover.
-fn changed_hands(observed: &Observed, leader: &Leader) -> bool {
+fn changed_hands(observed: &Observation, leader: &Leader) -> bool {
     observed.status.term.is_some_and(|term| i64::try_from(leader.term.0).is_ok_and(|now| now > term))
 }
 
 /// Returns the last switchover if it succeeded in a later term than the one in the status.
-fn unseen_switchover(observed: &Observed) -> Option<&SwitchoverReport> {
+fn unseen_switchover(observed: &Observation) -> Option<&SwitchoverReport> {
     let report = observed.status.last_switchover.as_ref()?;
     let unseen = report.result == SwitchoverResult::Succeeded && report.term > observed.status.term;
     unseen.then_some(report)
@@ -74,7 +74,7 @@ fn unseen_switchover(observed: &Observed) -> Option<&SwitchoverReport> {
 
 /// Returns whether a change of primary is the switchover that is under way or has just ended, which has a record of its
 /// own. Terms distinguish it from a later failover between the same two masters.
-fn asked_for(observed: &Observed, leader: Option<&Leader>) -> bool {
+fn asked_for(observed: &Observation, leader: Option<&Leader>) -> bool {
     let pending = |report: &SwitchoverReport| report.result == SwitchoverResult::Pending;
     if observed.status.last_switchover.as_ref().is_some_and(pending) {
         return true;
@@ -86,7 +86,7 @@ fn asked_for(observed: &Observed, leader: Option<&Leader>) -> bool {
     })
 }
 
-fn told<'o>(observed: &'o Observed, leader: &Leader) -> Option<&'o PromotionReport> {
+fn told<'o>(observed: &'o Observation, leader: &Leader) -> Option<&'o PromotionReport> {
     let answer = observed.promotion.as_ref().filter(|answer| answer.term == leader.term.0)?;
     answer.report.as_ref().ok()
 }
@@ -132,7 +132,7 @@ fn reason(reason: &PromotionReason) -> String {
 /// Plans the deletion of keys of processes that are gone: those that no lease will remove, and those that the new
 /// primary no longer needs.
 #[must_use]
-pub fn stale_keys(observed: &Observed, cluster: &str, view: &ClusterView) -> Vec<Chore> {
+pub fn stale_keys(observed: &Observation, cluster: &str, view: &ClusterView) -> Vec<Chore> {
     let mut chores = Vec::new();
     for (name, member) in &view.members {
         let ours = name.strip_prefix(cluster).and_then(|rest| rest.strip_prefix('-'));

@@ -2,12 +2,12 @@
 //! that could take over is among the pods that would end: a StatefulSet ends the highest ordinals, whatever their role.
 
 use crate::api::MasterClusterSpec;
-use crate::operator::observed::Observed;
+use crate::operator::observation::Observation;
 use crate::operator::report::conditions::caught_up_standbys;
 
 /// Returns how many masters the StatefulSet should have now. Adds what prevents fewer to `waits`.
 #[must_use]
-pub fn replicas(spec: &MasterClusterSpec, observed: &Observed, waits: &mut Vec<String>) -> i32 {
+pub fn replicas(spec: &MasterClusterSpec, observed: &Observation, waits: &mut Vec<String>) -> i32 {
     let wanted = spec.replicas;
     let Some(set) = &observed.stateful_set else { return wanted };
     if wanted >= set.replicas {
@@ -23,7 +23,7 @@ pub fn replicas(spec: &MasterClusterSpec, observed: &Observed, waits: &mut Vec<S
 }
 
 /// Returns what has to happen before the cluster can shrink to `wanted` masters.
-fn obstacle(wanted: i32, observed: &Observed) -> Option<String> {
+fn obstacle(wanted: i32, observed: &Observation) -> Option<String> {
     let Some(view) = observed.etcd.view() else {
         return Some(format!("etcd to answer, to know the primary before scaling down to {wanted}"));
     };

@@ -13,7 +13,7 @@ use k8s_openapi::jiff::SignedDuration;
 use super::Act;
 use crate::api::{MasterClusterSpec, SwitchoverReport, SwitchoverResult};
 use crate::cluster::view::{ClusterView, Leader};
-use crate::operator::observed::{Call, CallError, Observed};
+use crate::operator::observation::{Call, CallError, Observation};
 
 /// How long a request may wait for a standby that can take over before it has failed.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
@@ -35,7 +35,7 @@ pub enum Step {
 
 /// Decides the next step for the request in the spec, or for a recorded one that the spec no longer has.
 #[must_use]
-pub fn step(spec: &MasterClusterSpec, observed: &Observed) -> Step {
+pub fn step(spec: &MasterClusterSpec, observed: &Observation) -> Step {
     let wanted = &spec.switchover;
     let same = |report: &SwitchoverReport| report.request_id == wanted.request_id;
     match &observed.status.last_switchover {
@@ -56,7 +56,7 @@ pub fn step(spec: &MasterClusterSpec, observed: &Observed) -> Step {
 
 /// Handles a request that is not in the status yet. It is recorded only once the primary is known: otherwise no later
 /// pass could see whether the primary has changed.
-fn record(spec: &MasterClusterSpec, observed: &Observed) -> Step {
+fn record(spec: &MasterClusterSpec, observed: &Observation) -> Step {
     let report = |from: Option<String>, result, message: Option<String>| SwitchoverReport {
         request_id: spec.switchover.request_id.clone(),
         from,
@@ -96,7 +96,7 @@ fn term(leader: &Leader) -> Option<i64> {
 }
 
 /// Ends a request as failed.
-fn failed(observed: &Observed, report: &SwitchoverReport, why: String) -> Step {
+fn failed(observed: &Observation, report: &SwitchoverReport, why: String) -> Step {
     Step::End(SwitchoverReport {
         result: SwitchoverResult::Failed,
         message: Some(why),
@@ -106,7 +106,7 @@ fn failed(observed: &Observed, report: &SwitchoverReport, why: String) -> Step {
 }
 
 /// Returns the record of a request after which `leader` leads.
-fn succeeded(observed: &Observed, report: &SwitchoverReport, leader: &Leader) -> SwitchoverReport {
+fn succeeded(observed: &Observation, report: &SwitchoverReport, leader: &Leader) -> SwitchoverReport {
     SwitchoverReport {
         to: Some(leader.value.name.clone()),
         term: term(leader),
@@ -118,7 +118,7 @@ fn succeeded(observed: &Observed, report: &SwitchoverReport, leader: &Leader) ->
 
 /// Returns the step that follows from the call to the primary, unless that was refused or never made. The primary's
 /// answer takes precedence over etcd, because only it has the time without answers.
-fn called(observed: &Observed, report: &SwitchoverReport) -> Option<Step> {
+fn called(observed: &Observation, report: &SwitchoverReport) -> Option<Step> {
     match &observed.switchover {
         Call::Running(id) if *id == report.request_id => {
             Some(Step::Wait(format!("{} to hand over", report.from.as_deref().unwrap_or("the primary"))))
@@ -138,7 +138,7 @@ fn called(observed: &Observed, report: &SwitchoverReport) -> Option<Step> {
 
 /// Handles a recorded request that the spec no longer has. A primary that was called already may still hand over, so
 /// the operator waits for its answer; the call has a deadline.
-fn withdrawn(observed: &Observed, report: &SwitchoverReport, why: &str) -> Step {
+fn withdrawn(observed: &Observation, report: &SwitchoverReport, why: &str) -> Step {
     if let Some(step) = called(observed, report) {
         return step;
     }
@@ -155,11 +155,11 @@ fn withdrawn(observed: &Observed, report: &SwitchoverReport, why: &str) -> Step 
 }
 
 /// Returns whether a request has waited for too long.
-fn expired(observed: &Observed, report: &SwitchoverReport) -> bool {
+fn expired(observed: &Observation, report: &SwitchoverReport) -> bool {
     report.at.as_ref().is_none_or(|at| observed.now.duration_since(at.0) > PATIENCE)
 }
 
-fn under_way(spec: &MasterClusterSpec, observed: &Observed, report: &SwitchoverReport) -> Step {
+fn under_way(spec: &MasterClusterSpec, observed: &Observation, report: &SwitchoverReport) -> Step {
     if let Some(step) = called(observed, report) {
         return step;
     }

@@ -11,14 +11,14 @@ use super::{Applied, Failure, etcd};
 use crate::api::{MasterClusterSpec, SwitchoverResult};
 use crate::cluster::member::MemberValue;
 use crate::cluster::role::Role;
-use crate::operator::observed::{EtcdSight, Observed, PodFacts};
+use crate::operator::observation::{EtcdKeys, Observation, PodFacts};
 use crate::operator::plan::Plan;
 
 /// Computes all conditions after a pass.
 #[must_use]
 pub fn conditions(
     spec: &MasterClusterSpec,
-    observed: &Observed,
+    observed: &Observation,
     plan: &Plan,
     applied: &Applied,
 ) -> Vec<ConditionValue> {
@@ -35,7 +35,7 @@ pub fn conditions(
 
 /// Adds times: a condition whose value is unchanged keeps its transition time.
 #[must_use]
-pub fn merged(before: &[Condition], now: Vec<ConditionValue>, observed: &Observed) -> Vec<Condition> {
+pub fn merged(before: &[Condition], now: Vec<ConditionValue>, observed: &Observation) -> Vec<Condition> {
     now.into_iter()
         .map(|said| {
             let old = before.iter().find(|old| old.type_ == said.kind && old.status == said.value);
@@ -54,7 +54,7 @@ pub fn merged(before: &[Condition], now: Vec<ConditionValue>, observed: &Observe
 /// Returns the standbys that could take over without losing anything: their member keys say so, and their pods are not
 /// being deleted.
 #[must_use]
-pub fn caught_up_standbys(observed: &Observed) -> Vec<&PodFacts> {
+pub fn caught_up_standbys(observed: &Observation) -> Vec<&PodFacts> {
     let Some(view) = observed.etcd.view() else { return Vec::new() };
     let leads = |name: &str| view.leader.as_ref().is_some_and(|leader| leader.value.name == name);
     let caught_up = view.members.values().filter_map(|member| member.value.as_ref());
@@ -66,7 +66,7 @@ pub fn caught_up_standbys(observed: &Observed) -> Vec<&PodFacts> {
         .collect()
 }
 
-fn available(observed: &Observed) -> ConditionValue {
+fn available(observed: &Observation) -> ConditionValue {
     let Some(view) = observed.etcd.view() else {
         return ConditionValue::new(
             AVAILABLE,
@@ -92,7 +92,7 @@ fn available(observed: &Observed) -> ConditionValue {
     }
 }
 
-fn redundant(spec: &MasterClusterSpec, observed: &Observed) -> ConditionValue {
+fn redundant(spec: &MasterClusterSpec, observed: &Observation) -> ConditionValue {
     if observed.etcd.view().is_none() {
         return ConditionValue::new(
             REDUNDANT,
@@ -129,7 +129,7 @@ fn redundant(spec: &MasterClusterSpec, observed: &Observed) -> ConditionValue {
 }
 
 /// Returns the values of the member keys that masters of this cluster have written, of pods that are not being deleted.
-fn registered(observed: &Observed) -> impl Iterator<Item = &MemberValue> {
+fn registered(observed: &Observation) -> impl Iterator<Item = &MemberValue> {
     let members = observed.etcd.view().into_iter().flat_map(|view| view.members.values());
     members
         .filter_map(|member| member.value.as_ref())
@@ -137,7 +137,7 @@ fn registered(observed: &Observed) -> impl Iterator<Item = &MemberValue> {
 }
 
 /// Returns which standby has found that the present primary's state is not what the log says.
-fn contradiction(observed: &Observed) -> Option<String> {
+fn contradiction(observed: &Observation) -> Option<String> {
     let term = observed.etcd.view()?.leader.as_ref()?.term.0;
     let found = |said: &MemberValue| said.digest_at.as_ref().filter(|at| at.term == term).map(|at| at.record);
     let (name, record) = registered(observed).find_map(|said| Some((&said.name, found(said)?)))?;
@@ -148,7 +148,7 @@ fn contradiction(observed: &Observed) -> Option<String> {
 }
 
 /// Returns why no master can lead, if all that have registered report that the log in etcd is of no use to them.
-fn unusable_log(observed: &Observed) -> Option<String> {
+fn unusable_log(observed: &Observation) -> Option<String> {
     if observed.etcd.view()?.leader.is_some() || !registered(observed).all(|said| said.trouble.is_some()) {
         return None;
     }
@@ -160,11 +160,11 @@ fn unusable_log(observed: &Observed) -> Option<String> {
     ))
 }
 
-fn stalled(observed: &Observed, applied: &Applied, served: bool) -> ConditionValue {
+fn stalled(observed: &Observation, applied: &Applied, served: bool) -> ConditionValue {
     if let Some(Failure { reason, message, stalled: true }) = &applied.failure {
         return ConditionValue::new(STALLED, TRUE, reason, message.clone());
     }
-    if let EtcdSight::Unusable { reason, message } = &observed.etcd {
+    if let EtcdKeys::Unusable { reason, message } = &observed.etcd {
         return ConditionValue::new(STALLED, TRUE, reason, message.clone());
     }
     let stuck =
@@ -184,7 +184,7 @@ fn stalled(observed: &Observed, applied: &Applied, served: bool) -> ConditionVal
     }
     // Only before the first primary: later, a primary keeps its lease through a short outage of etcd, and no manual
     // action is needed.
-    if let EtcdSight::Lost { why } = &observed.etcd
+    if let EtcdKeys::Lost { why } = &observed.etcd
         && observed.status.term.is_none()
     {
         return ConditionValue::new(STALLED, TRUE, "EtcdUnreachable", why.clone());
@@ -194,7 +194,7 @@ fn stalled(observed: &Observed, applied: &Applied, served: bool) -> ConditionVal
 
 fn progressing(
     spec: &MasterClusterSpec,
-    observed: &Observed,
+    observed: &Observation,
     plan: &Plan,
     stalled: &ConditionValue,
     applied: &Applied,
@@ -234,7 +234,7 @@ fn progressing(
 }
 
 /// Returns the pods that neither lead nor could take over, and why.
-fn behind(observed: &Observed) -> Vec<(&str, String)> {
+fn behind(observed: &Observation) -> Vec<(&str, String)> {
     let Some(view) = observed.etcd.view() else { return Vec::new() };
     let ready = caught_up_standbys(observed);
     observed
@@ -257,7 +257,7 @@ fn behind(observed: &Observed) -> Vec<(&str, String)> {
 }
 
 fn ready(
-    observed: &Observed,
+    observed: &Observation,
     available: &ConditionValue,
     redundant: &ConditionValue,
     stalled: &ConditionValue,
@@ -282,7 +282,7 @@ fn ready(
     ConditionValue::new(READY, TRUE, "Serving", available.message.clone())
 }
 
-fn up_to_date(observed: &Observed) -> ConditionValue {
+fn up_to_date(observed: &Observation) -> ConditionValue {
     let Some(revision) = observed.stateful_set.as_ref().and_then(|set| set.update_revision.as_ref()) else {
         return ConditionValue::new(
             UP_TO_DATE,

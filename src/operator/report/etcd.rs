@@ -4,7 +4,7 @@ use super::condition::{ConditionValue, ETCD_HEALTHY, FALSE, TRUE, UNKNOWN};
 use crate::api::{EtcdStatus, MasterClusterStatus};
 use crate::cluster::etcd_health::{Alarm, Verdict};
 use crate::cluster::view::StoreId;
-use crate::operator::observed::{EtcdSight, Observed};
+use crate::operator::observation::{EtcdKeys, Observation};
 
 /// Reason while etcd answers and nothing is wrong with it.
 pub const ANSWERS: &str = "Answers";
@@ -21,7 +21,7 @@ pub(super) fn has_sizes(reason: &str) -> bool {
 }
 
 /// Returns the condition `EtcdHealthy`.
-pub(super) fn condition(observed: &Observed) -> ConditionValue {
+pub(super) fn condition(observed: &Observation) -> ConditionValue {
     let health = &observed.etcd_health;
     let bad = |reason: &str, message: String| ConditionValue::new(ETCD_HEALTHY, FALSE, reason, message);
     let corrupt = || {
@@ -31,16 +31,16 @@ pub(super) fn condition(observed: &Observed) -> ConditionValue {
     };
     let verdict = health.judge(verdict_of(&observed.status));
     match &observed.etcd {
-        EtcdSight::Unusable { reason, message } => bad(reason, message.clone()),
+        EtcdKeys::Unusable { reason, message } => bad(reason, message.clone()),
         // Its members may report this even if the keys cannot be read.
-        EtcdSight::NotYet | EtcdSight::Lost { .. } if verdict == Verdict::Corrupt && health.is_known() => {
+        EtcdKeys::NotYet | EtcdKeys::Lost { .. } if verdict == Verdict::Corrupt && health.is_known() => {
             corrupt()
         }
-        EtcdSight::NotYet => {
+        EtcdKeys::NotYet => {
             ConditionValue::new(ETCD_HEALTHY, UNKNOWN, "NotAskedYet", "etcd has not answered yet")
         }
-        EtcdSight::Lost { why } => bad("Unreachable", why.clone()),
-        EtcdSight::Current(_) => match verdict {
+        EtcdKeys::Lost { why } => bad("Unreachable", why.clone()),
+        EtcdKeys::Current(_) => match verdict {
             Verdict::Corrupt => corrupt(),
             Verdict::NoSpace => bad(
                 NO_SPACE,
@@ -77,7 +77,7 @@ fn verdict_of(status: &MasterClusterStatus) -> Verdict {
 
 /// Returns what the status says about the etcd with this id. While no member answers, the last numbers stay.
 /// `endpoints` are those of the spec.
-pub(super) fn status(endpoints: &[String], observed: &Observed, store: StoreId) -> EtcdStatus {
+pub(super) fn status(endpoints: &[String], observed: &Observation, store: StoreId) -> EtcdStatus {
     let cluster_id = Some(store.to_string());
     let before = observed.status.etcd.clone().unwrap_or_default();
     let endpoints = if observed.endpoints_unverified { before.endpoints.clone() } else { endpoints.to_vec() };

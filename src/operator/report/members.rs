@@ -4,11 +4,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::MemberStatus;
 use crate::api::names::ROLE_UNKNOWN;
-use crate::operator::observed::Observed;
+use crate::operator::observation::Observation;
 use crate::operator::plan::leadership;
 
 /// Returns the members, sorted by name.
-pub(super) fn members(observed: &Observed, durable: Option<u64>) -> Vec<MemberStatus> {
+pub(super) fn members(observed: &Observation, durable: Option<u64>) -> Vec<MemberStatus> {
     let before = |name: &str| observed.status.members.iter().find(|member| member.name == name).cloned();
     let Some(view) = observed.etcd.view() else {
         // Without etcd only their nodes are known; the rest stays as it was.

@@ -7,7 +7,7 @@ pub mod conditions;
 mod etcd;
 pub mod events;
 mod members;
-mod news;
+mod status_diff;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -17,11 +17,11 @@ use crate::api::{
 };
 use crate::cluster::log_end::LogId;
 use crate::cluster::view::ClusterView;
-use crate::operator::observed::Observed;
+use crate::operator::observation::Observation;
 use crate::operator::plan::Plan;
 
 use condition::ConditionValue;
-pub use news::{is_news, is_stale};
+pub use status_diff::{is_news, is_stale};
 
 /// What a pass has applied and done. A status is made from it, so that it reports no plan as a fact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct Failure {
 pub fn status(
     name: &str,
     spec: &MasterClusterSpec,
-    observed: &Observed,
+    observed: &Observation,
     plan: &Plan,
     applied: &Applied,
 ) -> MasterClusterStatus {
@@ -105,14 +105,14 @@ pub fn status(
 
 /// Returns the log that masters of this cluster write. A log is known to be theirs only while one of them leads: a
 /// master that was started elsewhere with the same cluster id may have created another one.
-fn log_id(observed: &Observed, view: Option<&ClusterView>, applied: &Applied) -> Option<String> {
+fn log_id(observed: &Observation, view: Option<&ClusterView>, applied: &Applied) -> Option<String> {
     let leader = view.and_then(|view| view.leader.as_ref());
     let ours = leader.and_then(|it| observed.pod_of(&it.value.name, &it.value.addresses.rpc)).is_some();
     let now = applied.log.filter(|_| ours).map(|log| log.to_string());
     now.or_else(|| observed.status.oplog.as_ref().and_then(|oplog| oplog.log_id.clone()))
 }
 
-fn leader(observed: &Observed, view: Option<&ClusterView>) -> Option<LeaderStatus> {
+fn leader(observed: &Observation, view: Option<&ClusterView>) -> Option<LeaderStatus> {
     let before = observed.status.leader.clone();
     let Some(view) = view else { return before };
     let leader = view.leader.as_ref()?;
@@ -136,7 +136,7 @@ fn leader(observed: &Observed, view: Option<&ClusterView>) -> Option<LeaderStatu
 
 fn phase(
     spec: &MasterClusterSpec,
-    observed: &Observed,
+    observed: &Observation,
     plan: &Plan,
     applied: &Applied,
     conditions: &[ConditionValue],
@@ -172,7 +172,7 @@ fn phase(
     }
 }
 
-fn all_caught_up(spec: &MasterClusterSpec, observed: &Observed) -> bool {
+fn all_caught_up(spec: &MasterClusterSpec, observed: &Observation) -> bool {
     let standbys = conditions::caught_up_standbys(observed).len();
     i32::try_from(standbys).is_ok_and(|standbys| standbys + 1 >= spec.replicas)
 }

@@ -1,6 +1,6 @@
 //! What a pass does and says about etcd: its space, its alarms, and its endpoints.
 
-use moonkeeper::operator::plan::LOOK_AGAIN;
+use moonkeeper::operator::plan::RETRY_INTERVAL;
 
 use super::*;
 
@@ -84,7 +84,7 @@ fn sizes_of_etcd_are_in_the_status_and_are_no_news() {
 #[test]
 fn an_etcd_that_cannot_be_read_says_why_and_corrupt_data_is_why() {
     let (_, mut seen) = pass(&plain(), &healthy(0, 10));
-    seen.etcd = EtcdSight::Lost { why: "no answer".to_owned() };
+    seen.etcd = EtcdKeys::Lost { why: "no answer".to_owned() };
     for (health, reason) in [
         (EtcdHealth::default(), "Unreachable"),
         (etcd_health(99 << 20, &[Alarm::NoSpace]), "Unreachable"),
@@ -107,17 +107,17 @@ fn endpoints_that_have_not_answered_reach_no_master() {
         change(&mut seen, |view| view.store = Some(StoreId(7)));
         seen
     };
-    let verified = |seen: &Observed| seen.status.etcd.clone().unwrap().endpoints;
+    let verified = |seen: &Observation| seen.status.etcd.clone().unwrap().endpoints;
     let (_, mut seen) = pass(&plain(), &known(0, 10));
     assert_eq!(verified(&seen), [ENDPOINT]);
     let mut elsewhere = plain();
     elsewhere.etcd.endpoints = vec!["http://other:2379".to_owned()];
-    for silent in [EtcdSight::NotYet, EtcdSight::Lost { why: "no answer".to_owned() }] {
+    for silent in [EtcdKeys::NotYet, EtcdKeys::Lost { why: "no answer".to_owned() }] {
         seen.etcd = silent;
         // An outage changes nothing.
         assert_eq!(pass(&plain(), &seen).0.objects, Objects::Apply { replicas: 3 });
         let (plan, after) = pass(&elsewhere, &seen);
-        assert_eq!((plan.objects, plan.again), (Objects::KeepMasters, Some(LOOK_AGAIN)));
+        assert_eq!((plan.objects, plan.again), (Objects::KeepMasters, Some(RETRY_INTERVAL)));
         assert!(condition(&after, "Progressing").2.contains("etcd to answer at spec.etcd.endpoints"));
         assert_eq!(verified(&after), [ENDPOINT]);
     }
@@ -135,6 +135,6 @@ fn endpoints_that_have_not_answered_reach_no_master() {
     assert_eq!(verified(&seen), elsewhere.etcd.endpoints);
     // The masters of a new cluster wait for etcd themselves.
     let mut new = healthy(0, 10);
-    new.etcd = EtcdSight::NotYet;
+    new.etcd = EtcdKeys::NotYet;
     assert_eq!(pass(&elsewhere, &new).0.objects, Objects::Apply { replicas: 3 });
 }

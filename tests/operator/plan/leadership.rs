@@ -19,7 +19,7 @@ fn a_failover_is_recorded_from_its_first_moment_on() {
     assert_eq!(seen.status.leader, None);
     assert_eq!(seen.status.last_failover.as_ref().unwrap().from.as_deref(), Some("demo-0"));
     // Another one takes over, and is asked how.
-    let EtcdSight::Current(next) = healthy(1, 20).etcd else { unreachable!() };
+    let EtcdKeys::Current(next) = healthy(1, 20).etcd else { unreachable!() };
     change(&mut seen, |view| {
         view.leader = next.leader.clone();
         view.serving = next.serving.clone();
@@ -51,7 +51,7 @@ fn a_failover_is_recorded_from_its_first_moment_on() {
 #[test]
 fn a_dead_primary_is_no_standby() {
     let (_, mut seen) = pass(&plain(), &healthy(0, 10));
-    let EtcdSight::Current(next) = healthy(1, 20).etcd else { unreachable!() };
+    let EtcdKeys::Current(next) = healthy(1, 20).etcd else { unreachable!() };
     change(&mut seen, |view| {
         view.leader = next.leader.clone();
         view.serving = next.serving.clone();
@@ -83,7 +83,7 @@ fn a_switchover_is_recorded_then_asked_for_then_seen() {
     let (plan, _) = pass(&wanted, &seen);
     assert_eq!(plan.act, Some(asked));
     // It has, and nobody knows how long it took.
-    let EtcdSight::Current(next) = healthy(2, 20).etcd else { unreachable!() };
+    let EtcdKeys::Current(next) = healthy(2, 20).etcd else { unreachable!() };
     change(&mut seen, |view| *view = (*next).clone());
     let (plan, seen) = pass(&wanted, &seen);
     assert_eq!((plan.act, plan.labels.last().unwrap().pod.as_str()), (None, "demo-2"));

@@ -22,8 +22,8 @@ use moonkeeper::cluster::switchover::SwitchoverDone;
 use moonkeeper::cluster::view::{ClusterView, Leader, Member, Serving, Stamp, StoreId, Successor};
 use moonkeeper::coordination::types::LeaseId;
 use moonkeeper::engine::types::Term;
-use moonkeeper::operator::observed::{
-    Call, CallError, EtcdSight, KeysLeft, Observed, PodFacts, PromotionAnswer, StatefulSetFacts,
+use moonkeeper::operator::observation::{
+    Call, CallError, EtcdKeys, KeysLeft, Observation, PodFacts, PromotionAnswer, StatefulSetFacts,
 };
 use moonkeeper::operator::plan::deletion::Farewell;
 use moonkeeper::operator::plan::{Act, Chore, Finalizer, Objects, Plan, plan};
@@ -67,7 +67,7 @@ fn client_address(ordinal: u8) -> Serving {
 }
 
 /// What would be observed after everything in the plan has been done, and nothing else has happened.
-fn done(spec: &MasterClusterSpec, observed: &Observed, plan: &Plan) -> Observed {
+fn done(spec: &MasterClusterSpec, observed: &Observation, plan: &Plan) -> Observation {
     let mut after = observed.clone();
     for label in &plan.labels {
         let pod = after.pods.iter_mut().find(|pod| pod.uid == label.uid).unwrap();
@@ -86,7 +86,7 @@ fn done(spec: &MasterClusterSpec, observed: &Observed, plan: &Plan) -> Observed 
 }
 
 /// Three pods of which `leader` leads in `term`; all others are caught up.
-fn healthy(leader: u8, term: u64) -> Observed {
+fn healthy(leader: u8, term: u64) -> Observation {
     let member = |ordinal: u8| {
         let value = MemberValue {
             name: pod_name(ordinal),
@@ -109,13 +109,13 @@ fn healthy(leader: u8, term: u64) -> Observed {
         revision: Some("r1".to_owned()),
         ..PodFacts::default()
     };
-    Observed {
+    Observation {
         now: now(),
         generation: Some(1),
         deleted_at: None,
         finalizer: false,
         status: MasterClusterStatus::default(),
-        etcd: EtcdSight::Current(Arc::new(ClusterView {
+        etcd: EtcdKeys::Current(Arc::new(ClusterView {
             revision: 100,
             leader: Some(Leader {
                 term: Term(term),
@@ -146,14 +146,14 @@ fn healthy(leader: u8, term: u64) -> Observed {
     }
 }
 
-fn change(observed: &mut Observed, change: impl FnOnce(&mut ClusterView)) {
+fn change(observed: &mut Observation, change: impl FnOnce(&mut ClusterView)) {
     let mut view = observed.etcd.view().unwrap().clone();
     change(&mut view);
-    observed.etcd = EtcdSight::Current(Arc::new(view));
+    observed.etcd = EtcdKeys::Current(Arc::new(view));
 }
 
 /// One pass, and what is observed after it.
-fn pass(spec: &MasterClusterSpec, observed: &Observed) -> (Plan, Observed) {
+fn pass(spec: &MasterClusterSpec, observed: &Observation) -> (Plan, Observation) {
     let plan = plan(NAME, spec, observed);
     let after = done(spec, observed, &plan);
     (plan, after)
@@ -176,7 +176,7 @@ fn etcd_health(in_use_bytes: u64, alarms: &[Alarm]) -> EtcdHealth {
     EtcdHealth { fullest: usage, alarms: Some(alarms.to_vec()), members: vec![member] }
 }
 
-fn condition(observed: &Observed, kind: &str) -> (String, String, String) {
+fn condition(observed: &Observation, kind: &str) -> (String, String, String) {
     let found = observed.status.conditions.iter().find(|it| it.type_ == kind).unwrap();
     (found.status.clone(), found.reason.clone(), found.message.clone())
 }

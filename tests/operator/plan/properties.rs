@@ -98,12 +98,12 @@ fn view() -> impl Strategy<Value = ClusterView> {
     )
 }
 
-fn sight() -> impl Strategy<Value = EtcdSight> {
+fn etcd_keys() -> impl Strategy<Value = EtcdKeys> {
     prop_oneof![
-        6 => view().prop_map(|view| EtcdSight::Current(Arc::new(view))),
-        1 => Just(EtcdSight::NotYet),
-        1 => Just(EtcdSight::Lost { why: "away".to_owned() }),
-        1 => Just(EtcdSight::Unusable { reason: "SecretNotFound", message: "no secret".to_owned() }),
+        6 => view().prop_map(|view| EtcdKeys::Current(Arc::new(view))),
+        1 => Just(EtcdKeys::NotYet),
+        1 => Just(EtcdKeys::Lost { why: "away".to_owned() }),
+        1 => Just(EtcdKeys::Unusable { reason: "SecretNotFound", message: "no secret".to_owned() }),
     ]
 }
 
@@ -191,7 +191,7 @@ prop_compose! {
         deleted in prop::option::weighted(0.2, 0i64..1000),
         finalizer in any::<bool>(),
         status in last_status(),
-        etcd in sight(),
+        etcd in etcd_keys(),
         endpoints_unverified in prop::bool::weighted(0.1),
         set in prop::option::weighted(0.8, (0i32..6, any::<bool>(), prop::option::of(0i32..6))),
         pods in pods(),
@@ -199,8 +199,8 @@ prop_compose! {
         promotion in prop::option::of((10u64..40, any::<bool>())),
         deletion in deletion(),
         deletion_attempts in 0u32..5,
-    ) -> Observed {
-        Observed {
+    ) -> Observation {
+        Observation {
             now: now(),
             generation: Some(3),
             deleted_at: deleted.map(|age| now() - SignedDuration::from_secs(age)),
@@ -244,7 +244,7 @@ prop_compose! {
     }
 }
 
-fn serving(observed: &Observed) -> Option<&str> {
+fn serving(observed: &Observation) -> Option<&str> {
     observed.etcd.view()?.leader.as_ref().map(|leader| leader.value.name.as_str())
 }
 

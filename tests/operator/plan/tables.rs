@@ -1,7 +1,7 @@
 //! Sequences of passes, each checked step by step: a settled cluster, switchovers, failovers, fewer masters, a standby
 //! that does not run.
 
-use moonkeeper::operator::observed::PodTrouble;
+use moonkeeper::operator::observation::PodTrouble;
 use moonkeeper::operator::report::events::Happening;
 
 use super::*;
@@ -45,13 +45,13 @@ fn a_failure_before_the_first_primary_is_pending_or_stalled() {
 }
 
 /// The same cluster with another primary.
-fn led_by(observed: &Observed, leader: u8, term: u64) -> Observed {
+fn led_by(observed: &Observation, leader: u8, term: u64) -> Observation {
     let next = healthy(leader, term);
-    Observed { etcd: next.etcd, pods: next.pods, now: observed.now, ..observed.clone() }
+    Observation { etcd: next.etcd, pods: next.pods, now: observed.now, ..observed.clone() }
 }
 
 /// The same cluster without a primary.
-fn without_primary(observed: &Observed) -> Observed {
+fn without_primary(observed: &Observation) -> Observation {
     let mut seen = observed.clone();
     change(&mut seen, |view| {
         view.leader = None;
@@ -65,7 +65,7 @@ fn asks_for(request_id: &str, target: &str) -> MasterClusterSpec {
 }
 
 /// A cluster whose switchover from demo-0 to demo-1 has succeeded, with the spec that asked for it.
-fn switched() -> (MasterClusterSpec, Observed) {
+fn switched() -> (MasterClusterSpec, Observation) {
     let wanted = asks_for("a", "demo-1");
     let (_, seen) = pass(&plain(), &healthy(0, 10));
     let (_, seen) = pass(&wanted, &seen);
@@ -76,7 +76,7 @@ fn switched() -> (MasterClusterSpec, Observed) {
     (wanted, seen)
 }
 
-fn warnings(before: &Observed, after: &Observed) -> Vec<&'static str> {
+fn warnings(before: &Observation, after: &Observation) -> Vec<&'static str> {
     let all: Vec<Happening> = happenings(&before.status, &after.status);
     all.into_iter().filter(|it| it.warning).map(|it| it.reason).collect()
 }
@@ -167,7 +167,7 @@ fn a_withdrawn_switchover_that_happened_succeeds() {
     assert_eq!((record.result, record.to.as_deref()), (SwitchoverResult::Succeeded, Some("demo-1")));
 }
 
-fn lags(observed: &mut Observed, behind: &[&str]) {
+fn lags(observed: &mut Observation, behind: &[&str]) {
     change(observed, |view| {
         for name in behind {
             view.members.get_mut(*name).unwrap().value.as_mut().unwrap().caught_up = false;
@@ -198,7 +198,7 @@ fn fewer_masters_never_end_the_last_caught_up_standby() {
 /// One standby in a crash loop does not make a cluster unready that could still fail over.
 #[test]
 fn a_stuck_standby_leaves_a_redundant_cluster_ready() {
-    let value = |seen: &Observed, kind: &str| {
+    let value = |seen: &Observation, kind: &str| {
         let found = seen.status.conditions.iter().find(|it| it.type_ == kind).unwrap();
         (found.status.clone(), found.reason.clone())
     };
@@ -223,7 +223,7 @@ fn a_stuck_standby_leaves_a_redundant_cluster_ready() {
 }
 
 /// The members with these names report that they cannot use the log.
-fn troubled(observed: &mut Observed, names: &[&str]) {
+fn troubled(observed: &mut Observation, names: &[&str]) {
     change(observed, |view| {
         for name in names {
             let value = view.members.get_mut(*name).unwrap().value.as_mut().unwrap();

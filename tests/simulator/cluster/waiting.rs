@@ -15,7 +15,7 @@ use super::serving::{Executed, Facts};
 use super::{Event, Sim};
 
 /// How often a call that waits looks whether this master still leads.
-const LOOK_AGAIN: u64 = 20 * MS;
+const RETRY_INTERVAL: u64 = 20 * MS;
 
 /// A call that a master works on.
 pub struct Call {
@@ -88,7 +88,7 @@ impl Sim {
                 if let Some(server) = &mut self.masters[index].server {
                     server.line.push(call);
                 }
-                self.look_in(index, LOOK_AGAIN);
+                self.look_in(index, RETRY_INTERVAL);
                 if after == before {
                     return;
                 }

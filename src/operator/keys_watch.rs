@@ -26,7 +26,7 @@ const MAX_KEYS: u64 = 1000;
 
 /// What is known of a cluster's keys in etcd.
 #[derive(Clone, Debug, Default)]
-pub enum Sight {
+pub enum WatchedKeys {
     /// Neither an answer nor a failure yet.
     #[default]
     NotYet,
@@ -47,20 +47,26 @@ pub enum Sight {
 /// when etcd becomes unreachable or reachable.
 ///
 /// `place` names the etcd in messages.
-pub async fn watch(etcd: Etcd, keys: Keys, place: String, sight: watch::Sender<Sight>, news: impl Fn()) {
-    while !sight.is_closed() {
+pub async fn watch(
+    etcd: Etcd,
+    keys: Keys,
+    place: String,
+    watched_keys: watch::Sender<WatchedKeys>,
+    news: impl Fn(),
+) {
+    while !watched_keys.is_closed() {
         match read(&etcd, &keys).await {
             Ok(view) => {
-                publish(&sight, Arc::new(view.clone()), &news);
-                follow(&etcd, &keys, view, &sight, &news).await;
+                publish(&watched_keys, Arc::new(view.clone()), &news);
+                follow(&etcd, &keys, view, &watched_keys, &news).await;
             }
             Err(failure) => {
                 let why = format!("{place} cannot be read: {failure}");
-                let was_lost = matches!(&*sight.borrow(), Sight::Lost { .. });
+                let was_lost = matches!(&*watched_keys.borrow(), WatchedKeys::Lost { .. });
                 if !was_lost {
                     tracing::warn!(%why, "the keys of a cluster cannot be read");
                 }
-                sight.send_replace(Sight::Lost { why });
+                watched_keys.send_replace(WatchedKeys::Lost { why });
                 if !was_lost {
                     news();
                 }
@@ -88,7 +94,7 @@ async fn follow(
     etcd: &Etcd,
     keys: &Keys,
     mut view: ClusterView,
-    sight: &watch::Sender<Sight>,
+    watched_keys: &watch::Sender<WatchedKeys>,
     news: &impl Fn(),
 ) {
     // From the revision that was read, although its changes are known: etcd does not answer a progress request while a
@@ -99,12 +105,12 @@ async fn follow(
     loop {
         let event = tokio::select! {
             event = events.recv() => event,
-            () = sight.closed() => return,
+            () = watched_keys.closed() => return,
         };
         match event {
             Some(WatchEvent::Changes { revision, changes }) => {
                 view.change(keys, revision, &changes);
-                publish(sight, Arc::new(view.clone()), news);
+                publish(watched_keys, Arc::new(view.clone()), news);
             }
             Some(WatchEvent::Progress { .. }) => {}
             Some(WatchEvent::Compacted { .. }) | None => return,
@@ -116,17 +122,17 @@ async fn follow(
     }
 }
 
-fn publish(sight: &watch::Sender<Sight>, view: Arc<ClusterView>, news: &impl Fn()) {
+fn publish(watched_keys: &watch::Sender<WatchedKeys>, view: Arc<ClusterView>, news: &impl Fn()) {
     let mut is_news = true;
-    sight.send_modify(|sight| {
-        let since = match &*sight {
-            Sight::Current { view: before, since } if !view.is_news_to(before) => {
+    watched_keys.send_modify(|watched_keys| {
+        let since = match &*watched_keys {
+            WatchedKeys::Current { view: before, since } if !view.is_news_to(before) => {
                 is_news = false;
                 *since
             }
             _ => Instant::now(),
         };
-        *sight = Sight::Current { view, since };
+        *watched_keys = WatchedKeys::Current { view, since };
     });
     if is_news {
         news();

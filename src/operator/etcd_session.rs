@@ -8,17 +8,17 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::access::Access;
-use super::etcd_watch;
-use super::observed::{Call, CallError, KeysLeft, PromotionAnswer};
-use super::sight::{self, Sight};
+use super::etcd_access::Access;
+use super::etcd_health_watch;
+use super::keys_watch::{self, WatchedKeys};
+use super::observation::{Call, CallError, KeysLeft, PromotionAnswer};
 use crate::cluster::etcd_health::EtcdHealth;
 use crate::cluster::keys::Keys;
 use crate::cluster::switchover::SwitchoverDone;
 use crate::coordination::etcd::{Etcd, EtcdMembers, SettingsError};
 
 /// Session with one cluster's etcd: the client, the watcher, and calls beside the passes.
-pub struct Attendant {
+pub struct EtcdSession {
     pub etcd: Etcd,
     pub keys: Keys,
     /// Calls that are under way or have ended.
@@ -26,12 +26,12 @@ pub struct Attendant {
     fingerprint: u64,
     endpoints: Vec<String>,
     client_certificate: bool,
-    sight: watch::Receiver<Sight>,
+    watched_keys: watch::Receiver<WatchedKeys>,
     etcd_health: watch::Receiver<EtcdHealth>,
     /// The watchers of the keys and of etcd's health.
     watchers: [JoinHandle<()>; 2],
     wake: Arc<dyn Fn() + Send + Sync>,
-    /// Tasks beside the passes. Dropping the attendant aborts them: an operator that has lost its Lease, or the
+    /// Tasks beside the passes. Dropping the session aborts them: an operator that has lost its Lease, or the
     /// resource, makes no further calls.
     running: Mutex<JoinSet<()>>,
 }
@@ -50,7 +50,7 @@ pub struct Calls {
     pub deletion_attempts: u32,
 }
 
-impl Attendant {
+impl EtcdSession {
     /// Connects and starts the watcher, which calls `wake` when there is something to act on.
     ///
     /// # Errors
@@ -62,12 +62,12 @@ impl Attendant {
         let place = format!("etcd at {}", endpoints.join(", "));
         let members = EtcdMembers::connect(&settings)?;
         let etcd = Etcd::connect(settings)?;
-        let (sender, sight) = watch::channel(Sight::NotYet);
+        let (sender, watched_keys) = watch::channel(WatchedKeys::NotYet);
         let (health, etcd_health) = watch::channel(EtcdHealth::default());
         let (news, other_news) = (Arc::clone(&wake), Arc::clone(&wake));
         let watchers = [
-            tokio::spawn(sight::watch(etcd.clone(), keys.clone(), place, sender, move || news())),
-            tokio::spawn(etcd_watch::watch(members, health, move || other_news())),
+            tokio::spawn(keys_watch::watch(etcd.clone(), keys.clone(), place, sender, move || news())),
+            tokio::spawn(etcd_health_watch::watch(members, health, move || other_news())),
         ];
         Ok(Self {
             etcd,
@@ -76,7 +76,7 @@ impl Attendant {
             fingerprint,
             endpoints,
             client_certificate,
-            sight,
+            watched_keys,
             etcd_health,
             watchers,
             wake,
@@ -86,7 +86,7 @@ impl Attendant {
 
     /// Returns whether this session uses these endpoints and credentials.
     #[must_use]
-    pub fn goes(&self, access: &Access) -> bool {
+    pub fn uses(&self, access: &Access) -> bool {
         self.fingerprint == access.fingerprint
     }
 
@@ -104,8 +104,8 @@ impl Attendant {
 
     /// Returns the latest view of the keys.
     #[must_use]
-    pub fn sight(&self) -> Sight {
-        self.sight.borrow().clone()
+    pub fn watched_keys(&self) -> WatchedKeys {
+        self.watched_keys.borrow().clone()
     }
 
     /// Returns size, quota and alarms of etcd at the last look.
@@ -115,9 +115,9 @@ impl Attendant {
     }
 
     /// Waits until the first read has succeeded or failed, at most `within`.
-    pub async fn first_sight(&self, within: Duration) {
-        let mut sight = self.sight.clone();
-        let seen = sight.wait_for(|sight| !matches!(sight, Sight::NotYet));
+    pub async fn first_read(&self, within: Duration) {
+        let mut watched_keys = self.watched_keys.clone();
+        let seen = watched_keys.wait_for(|watched_keys| !matches!(watched_keys, WatchedKeys::NotYet));
         // After a timeout the pass continues with `NotYet`.
         let _ = tokio::time::timeout(within, seen).await;
     }
@@ -144,7 +144,7 @@ impl Attendant {
     }
 }
 
-impl Drop for Attendant {
+impl Drop for EtcdSession {
     fn drop(&mut self) {
         self.watchers.iter().for_each(JoinHandle::abort);
     }
@@ -163,13 +163,13 @@ mod tests {
             client_certificate: false,
             fingerprint: 0,
         };
-        let attendant = Attendant::start(access, Arc::new(|| ())).unwrap();
+        let etcd_session = EtcdSession::start(access, Arc::new(|| ())).unwrap();
         let (done, outcome) = tokio::sync::oneshot::channel::<()>();
-        attendant.run(async move {
+        etcd_session.run(async move {
             std::future::pending::<()>().await;
             let _ = done.send(());
         });
-        drop(attendant);
+        drop(etcd_session);
         // The task was aborted: its sender is dropped and nothing was sent.
         let ended = tokio::time::timeout(Duration::from_secs(30), outcome).await;
         assert!(matches!(ended, Ok(Err(_))), "it goes on");

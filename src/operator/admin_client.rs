@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::Method;
 use serde::Deserialize;
 
-use super::observed::CallError;
+use super::observation::CallError;
 use crate::cluster::promotion::PromotionReport;
 use crate::cluster::switchover::{SwitchoverDone, SwitchoverRequest};
 use crate::net::http_client::{AskError, Question, Trust, ask};

@@ -13,7 +13,7 @@ use crate::cluster::view::ClusterView;
 
 /// The input of a pass besides the spec.
 #[derive(Clone, Debug)]
-pub struct Observed {
+pub struct Observation {
     /// The wall-clock time of the pass.
     pub now: Timestamp,
     pub generation: Option<i64>,
@@ -23,7 +23,7 @@ pub struct Observed {
     pub finalizer: bool,
     /// The status as last written.
     pub status: MasterClusterStatus,
-    pub etcd: EtcdSight,
+    pub etcd: EtcdKeys,
     /// Whether that is the etcd of an earlier spec: the endpoints of the present one have not answered yet, or lead to
     /// another etcd.
     pub endpoints_unverified: bool,
@@ -45,7 +45,7 @@ pub struct Observed {
 
 /// What is known of the keys in etcd.
 #[derive(Clone, Debug)]
-pub enum EtcdSight {
+pub enum EtcdKeys {
     /// etcd cannot be used, and that will not change by itself: a Secret is missing, a name is malformed.
     Unusable {
         /// The reason, in one CamelCase word.
@@ -63,7 +63,7 @@ pub enum EtcdSight {
     Current(Arc<ClusterView>),
 }
 
-impl EtcdSight {
+impl EtcdKeys {
     /// Returns the keys, if they are known to be current.
     #[must_use]
     pub fn view(&self) -> Option<&ClusterView> {
@@ -169,7 +169,7 @@ pub struct PromotionAnswer {
     pub report: Result<PromotionReport, String>,
 }
 
-impl Observed {
+impl Observation {
     /// Returns the pod in which the member with this name and RPC address runs.
     ///
     /// A recreated pod has the name of its predecessor. As long as the key of the old process exists, it must not be

@@ -7,13 +7,17 @@ use std::sync::Arc;
 use kube::ResourceExt;
 
 use super::endpoints::qualified;
-use super::observed::EtcdSight;
+use super::observation::EtcdKeys;
 use crate::api::MasterCluster;
 
 /// Returns why a cluster must not use its log, if an older cluster in `all` owns it. `store` is the cluster id of etcd,
 /// once it is known: one etcd may have several host names.
 #[must_use]
-pub fn rival(cluster: &MasterCluster, all: &[Arc<MasterCluster>], store: Option<&str>) -> Option<EtcdSight> {
+pub fn conflict(
+    cluster: &MasterCluster,
+    all: &[Arc<MasterCluster>],
+    store: Option<&str>,
+) -> Option<EtcdKeys> {
     let id = cluster.cluster_id();
     let own = endpoints(cluster);
     let older = all.iter().find(|other| {
@@ -27,7 +31,7 @@ pub fn rival(cluster: &MasterCluster, all: &[Arc<MasterCluster>], store: Option<
         "the log {id} in this etcd belongs to MasterCluster {name} in namespace {namespace}: delete this resource \
          and create it again with another spec.clusterId"
     );
-    Some(EtcdSight::Unusable { reason: "ClusterIdTaken", message })
+    Some(EtcdKeys::Unusable { reason: "ClusterIdTaken", message })
 }
 
 /// Returns the cluster id of a cluster's etcd, as in its status.
@@ -69,30 +73,30 @@ mod tests {
         let young = cluster("c-a", "b", "http://e.x.y:1", 2);
         let elsewhere = cluster("c-a", "b", "http://f.x.y:1", 2);
         let all = [Arc::clone(&old), Arc::clone(&young), Arc::clone(&elsewhere)];
-        let Some(EtcdSight::Unusable { message, .. }) = rival(&young, &all, None) else {
+        let Some(EtcdKeys::Unusable { message, .. }) = conflict(&young, &all, None) else {
             panic!("both have it")
         };
         assert!(message.contains("c-a-b") && message.contains("a-b in namespace c"), "{message}");
-        assert!(rival(&old, &all, None).is_none());
-        assert!(rival(&elsewhere, &all, None).is_none());
+        assert!(conflict(&old, &all, None).is_none());
+        assert!(conflict(&elsewhere, &all, None).is_none());
         // Of two that were created in one second the same one always owns it.
         let twin = cluster("c-a", "b", "http://e.x.y:1", 1);
-        assert!(rival(&twin, &all, None).is_some() && rival(&old, &[twin], None).is_none());
+        assert!(conflict(&twin, &all, None).is_some() && conflict(&old, &[twin], None).is_none());
     }
 
     #[test]
     fn names_of_one_namespace_are_not_those_of_another_and_one_etcd_has_many() {
         let mut old = MasterCluster::clone(&cluster("c", "a-b", "http://etcd:1", 1));
         let young = cluster("c-a", "b", "http://etcd:1", 2);
-        assert!(rival(&young, &[Arc::new(old.clone())], None).is_none());
+        assert!(conflict(&young, &[Arc::new(old.clone())], None).is_none());
         let alias = cluster("c-a", "b", "http://etcd.c.svc:1", 2);
-        assert!(rival(&alias, &[Arc::new(old.clone())], None).is_some());
+        assert!(conflict(&alias, &[Arc::new(old.clone())], None).is_some());
         let unlike = cluster("c-a", "b", "http://10.1.2.3:1", 2);
         let store = EtcdStatus { cluster_id: Some("7".to_owned()), ..EtcdStatus::default() };
         old.status = Some(MasterClusterStatus { etcd: Some(store), ..MasterClusterStatus::default() });
         let all = [Arc::new(old)];
-        assert!(rival(&unlike, &all, None).is_none());
-        assert!(rival(&unlike, &all, Some("7")).is_some());
-        assert!(rival(&unlike, &all, Some("8")).is_none());
+        assert!(conflict(&unlike, &all, None).is_none());
+        assert!(conflict(&unlike, &all, Some("7")).is_some());
+        assert!(conflict(&unlike, &all, Some("8")).is_none());
     }
 }
