@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use super::parent;
+use super::die_with_parent;
 use crate::master::companion::process::{Options, run};
 
 /// The first descriptor that is not one of the three standard ones.
@@ -36,7 +36,7 @@ pub fn main(args: &[String]) -> ExitCode {
     // Leaves the session and process group of the master, whose end must not end this process. It fails for the first
     // process of a container, which is alone in its session already.
     let _ = rustix::process::setsid();
-    let result = parent::parent().map_err(|why| why.to_string()).and_then(|dies_with| {
+    let result = die_with_parent::parent().map_err(|why| why.to_string()).and_then(|dies_with| {
         let options = Options { socket, sidecar, dies_with };
         let result = super::block_on(run(&options, &mut log)).and_then(|result| result);
         result.map_err(|why| why.to_string())

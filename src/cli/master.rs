@@ -15,7 +15,7 @@ const BAD_FLAGS: u8 = 1;
 /// Runs a master with the reference's flags.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
-    if let Err(why) = super::parent::end_with_parent() {
+    if let Err(why) = super::die_with_parent::end_with_parent() {
         eprintln!("moonkeeper master: {why}");
         return ExitCode::FAILURE;
     }

@@ -75,7 +75,7 @@ pub fn main(args: &[String]) -> ExitCode {
         Ok(arguments) => arguments,
         Err(code) => return code,
     };
-    if let Err(why) = super::parent::end_with_parent() {
+    if let Err(why) = super::die_with_parent::end_with_parent() {
         eprintln!("moonkeeper operator: {why}");
         return ExitCode::FAILURE;
     }
@@ -120,12 +120,12 @@ fn check_removal(namespace: Option<&str>) -> ExitCode {
 
 fn settings(arguments: Arguments) -> Result<Settings, getrandom::Error> {
     // Two processes of one name must not both believe that they hold the Lease.
-    let chance = getrandom::u32()?;
+    let random = getrandom::u32()?;
     let name = variable("POD_NAME").or_else(|| variable("HOSTNAME")).unwrap_or_else(|| "operator".to_owned());
     Ok(Settings {
         namespace: arguments.namespace.or_else(|| variable("WATCH_NAMESPACE")),
         own_namespace: arguments.own_namespace.or_else(|| variable("POD_NAMESPACE")),
-        identity: format!("{name}_{chance:08x}"),
+        identity: format!("{name}_{random:08x}"),
         image: arguments.default_image,
         elect: arguments.leader_elect,
         metrics: arguments.metrics_address,

@@ -3,7 +3,7 @@
 //! It reads batch by batch, all as of one revision, and holds no more than a page of them, however long the log is. It
 //! is for diagnosis, so a batch that is damaged or missing is reported and the rest is printed.
 
-mod follow;
+mod key_filter;
 mod pages;
 
 use std::io::{self, BufWriter, Write};
@@ -23,7 +23,7 @@ use crate::master::settings::ha::EndpointsError;
 use crate::replication::batch::{Batch, MAX_RECORDS};
 use crate::replication::codec::json::RecordJson;
 
-use follow::Follow;
+use key_filter::KeyFilter;
 use pages::{Pages, PagesError};
 
 /// Looks into the log of a cluster
@@ -130,9 +130,9 @@ async fn dump(arguments: &Dump) -> Result<u64, DumpError> {
     }
     let access = arguments.etcd.access()?.ok_or(DumpError::NoEtcd)?;
     let etcd = Etcd::connect(access.settings())?;
-    let follow = arguments.key.as_ref().map(|key| Follow::new(key.as_bytes()));
+    let filter = arguments.key.as_ref().map(|key| KeyFilter::new(key.as_bytes()));
     // A batch that begins before `from` may reach it; and a key may have been written long before.
-    let start = if follow.is_some() { 1 } else { from.saturating_sub(u64::from(MAX_RECORDS) - 1).max(1) };
+    let start = if filter.is_some() { 1 } else { from.saturating_sub(u64::from(MAX_RECORDS) - 1).max(1) };
     let keys = Keys::new(&cluster);
     let failed = |failure| DumpError::Etcd { cluster: cluster.clone(), failure };
     let opened = Pages::open(&etcd, &keys, SequenceId(start)).await;
@@ -146,7 +146,7 @@ async fn dump(arguments: &Dump) -> Result<u64, DumpError> {
         from: SequenceId(from),
         to: SequenceId(to),
         output: arguments.output,
-        follow,
+        filter,
         before: None,
         wrong: 0,
     };
@@ -168,7 +168,7 @@ struct Shown<W: Write> {
     from: SequenceId,
     to: SequenceId,
     output: Output,
-    follow: Option<Follow>,
+    filter: Option<KeyFilter>,
     /// Last record and checksum of the batch before.
     before: Option<(SequenceId, Checksum)>,
     wrong: u64,
@@ -210,9 +210,9 @@ impl<W: Write> Shown<W> {
                 key.into_iter().for_each(|key| json.name(key));
                 print(&mut self.out, self.output, &json)
             };
-            result = match &mut self.follow {
+            result = match &mut self.filter {
                 None => show(record, None),
-                Some(follow) => follow.about(id, at, record, |record, key| show(record, Some(key))),
+                Some(filter) => filter.about(id, at, record, |record, key| show(record, Some(key))),
             };
         });
         result.map(|()| header.last >= self.to)

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use super::plan::{Common, MasterPlan};
-use crate::cli::parent;
+use crate::cli::die_with_parent;
 
 /// Delay before a master is restarted. The standbys know that a process is dead when its port refuses connections; a
 /// new process on the port at once would make them wait for the lease to run out.
@@ -106,7 +106,7 @@ impl Children {
         let log = log.map_err(|why| failed(&plan.log, why))?;
         let mut process = Command::new(&self.program)
             .args(plan.arguments(&self.common))
-            .env(parent::VARIABLE, std::process::id().to_string())
+            .env(die_with_parent::VARIABLE, std::process::id().to_string())
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

@@ -3,12 +3,12 @@
 //! The masters are processes of their own, so that one can be killed; the log is in an embedded store in this process,
 //! or in an external etcd. When this process ends, for whatever reason, so do they.
 
+mod banner;
 mod children;
 mod folder;
 mod plan;
+mod screen;
 mod store;
-mod text;
-mod view;
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -30,8 +30,8 @@ use crate::master::settings::ha::EndpointsError;
 use children::{Children, Fate};
 use folder::Folder;
 use plan::{Common, MasterPlan, PortChooser, PortsError, is_free};
+use screen::{MasterSeen, Screen};
 use store::Embedded;
-use view::{Screen, Sight};
 
 /// Time between two requests for the masters' status.
 const LOOK: Duration = Duration::from_millis(250);
@@ -231,7 +231,7 @@ struct About {
 struct Up {
     children: Children,
     screen: Screen,
-    seen: Vec<Sight>,
+    seen: Vec<MasterSeen>,
     about: About,
 }
 
@@ -276,28 +276,28 @@ impl Up {
 
     /// Shows the status of the masters, and the changes since the last one.
     fn look(&mut self, statuses: Vec<Option<Status>>) {
-        let now: Vec<Sight> = self
+        let now: Vec<MasterSeen> = self
             .children
             .running()
             .zip(statuses)
-            .map(|((plan, pid), status)| Sight { name: plan.name.clone(), pid, status })
+            .map(|((plan, pid), status)| MasterSeen { name: plan.name.clone(), pid, status })
             .collect();
-        for line in view::changes(&self.seen, &now) {
+        for line in screen::changes(&self.seen, &now) {
             self.screen.say(&line);
         }
         // A master that misses one request has not changed its role, so its last status is kept for comparison.
-        let remembered = now.iter().map(|sight| {
-            let old = self.seen.iter().find(|old| old.name == sight.name).and_then(|old| old.status.clone());
-            Sight { status: sight.status.clone().or(old), ..sight.clone() }
+        let remembered = now.iter().map(|fresh| {
+            let old = self.seen.iter().find(|old| old.name == fresh.name).and_then(|old| old.status.clone());
+            MasterSeen { status: fresh.status.clone().or(old), ..fresh.clone() }
         });
         self.seen = remembered.collect();
         let primary =
-            now.iter().filter_map(|sight| sight.status.as_ref()).find(|it| it.role == Role::Primary);
+            now.iter().filter_map(|fresh| fresh.status.as_ref()).find(|it| it.role == Role::Primary);
         if !self.about.told && (primary.is_some() || self.about.begun.elapsed() > FIRST_PRIMARY) {
             self.about.told = true;
             let masters: Vec<(MasterPlan, Option<u32>)> =
                 self.children.running().map(|(plan, pid)| (plan.clone(), pid)).collect();
-            let text = text::started(&text::Started {
+            let text = banner::started(&banner::Started {
                 cluster_id: &self.about.common.cluster_id,
                 endpoints: &self.about.endpoints.replace("http://", ""),
                 store: self.about.store.clone(),
@@ -307,12 +307,12 @@ impl Up {
             });
             self.screen.say(&format!("\n{text}"));
         }
-        self.screen.show(&view::line(&now));
+        self.screen.show(&screen::line(&now));
     }
 
     /// Returns the name of the primary, as far as it was seen.
     fn primary(&self) -> Option<String> {
-        let statuses = self.seen.iter().filter_map(|sight| sight.status.as_ref());
+        let statuses = self.seen.iter().filter_map(|fresh| fresh.status.as_ref());
         let primaries = statuses.filter(|status| status.role == Role::Primary);
         primaries.max_by_key(|status| status.term).map(|status| status.name.clone())
     }

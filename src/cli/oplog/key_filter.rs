@@ -13,7 +13,7 @@ const MOST: usize = 1024;
 
 /// The objects that one key has had.
 #[derive(Debug)]
-pub(super) struct Follow {
+pub(super) struct KeyFilter {
     key: Vec<u8>,
     objects: BTreeMap<u64, Seen>,
 }
@@ -26,7 +26,7 @@ struct Seen {
     maybe_gone: bool,
 }
 
-impl Follow {
+impl KeyFilter {
     pub(super) fn new(key: &[u8]) -> Self {
         Self { key: key.into(), objects: BTreeMap::new() }
     }
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_key_is_followed_by_its_objects() {
-        let mut follow = Follow::new(b"mine");
+        let mut follow = KeyFilter::new(b"mine");
         let mut id = 0;
         let mut shown = |record: &Record<'_>| {
             id += 1;

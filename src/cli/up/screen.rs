@@ -8,7 +8,7 @@ use crate::cluster::status::Status;
 
 /// The last observation of one master.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sight {
+pub(super) struct MasterSeen {
     pub(super) name: String,
     pub(super) pid: Option<u32>,
     /// Its status; `None` if it does not answer.
@@ -16,11 +16,11 @@ pub(super) struct Sight {
 }
 
 /// Renders the status line: roles, ids and lag.
-pub(super) fn line(sights: &[Sight]) -> String {
+pub(super) fn line(masters: &[MasterSeen]) -> String {
     let mut parts = Vec::new();
-    for sight in sights {
-        let mut part = sight.name.clone();
-        match &sight.status {
+    for master in masters {
+        let mut part = master.name.clone();
+        match &master.status {
             Some(status) => {
                 let _ = write!(part, " {} {}", status.role.as_str(), status.applied);
                 if status.role != Role::Primary {
@@ -28,7 +28,7 @@ pub(super) fn line(sights: &[Sight]) -> String {
                     let _ = write!(part, " (lag {lag})");
                 }
             }
-            None if sight.pid.is_some() => part.push_str(" starting"),
+            None if master.pid.is_some() => part.push_str(" starting"),
             None => part.push_str(" down"),
         }
         parts.push(part);
@@ -37,11 +37,11 @@ pub(super) fn line(sights: &[Sight]) -> String {
 }
 
 /// Returns a line for each change of role, and for each standby that has become ready or is no longer.
-pub(super) fn changes(before: &[Sight], now: &[Sight]) -> Vec<String> {
+pub(super) fn changes(before: &[MasterSeen], now: &[MasterSeen]) -> Vec<String> {
     let mut lines = Vec::new();
-    for sight in now {
-        let Some(status) = &sight.status else { continue };
-        let old = before.iter().find(|old| old.name == sight.name).and_then(|old| old.status.as_ref());
+    for master in now {
+        let Some(status) = &master.status else { continue };
+        let old = before.iter().find(|old| old.name == master.name).and_then(|old| old.status.as_ref());
         let old = old.filter(|old| old.boot_id == status.boot_id);
         match (old.and_then(settled), settled(status)) {
             (old, new) if old == new => {}
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use crate::cluster::promotion::{PromotionReason, PromotionReport};
 
-    fn sight(name: &str, role: Role) -> Sight {
+    fn master(name: &str, role: Role) -> MasterSeen {
         let status = Status {
             name: name.into(),
             boot_id: "1".into(),
@@ -126,22 +126,22 @@ mod tests {
             ready: true,
             ..Status::default()
         };
-        Sight { name: name.into(), pid: Some(1), status: Some(status) }
+        MasterSeen { name: name.into(), pid: Some(1), status: Some(status) }
     }
 
     #[test]
     fn the_line_has_roles_ids_and_lag() {
-        let mut down = sight("c", Role::Standby);
+        let mut down = master("c", Role::Standby);
         down.status = None;
         let mut gone = down.clone();
         gone.pid = None;
-        let sights = [sight("a", Role::Primary), sight("b", Role::Standby), down, gone];
-        assert_eq!(line(&sights), "a primary 7  |  b standby 7 (lag 2)  |  c starting  |  c down");
+        let masters = [master("a", Role::Primary), master("b", Role::Standby), down, gone];
+        assert_eq!(line(&masters), "a primary 7  |  b standby 7 (lag 2)  |  c starting  |  c down");
     }
 
     #[test]
     fn a_change_is_told_once() {
-        let (a, b) = (sight("a", Role::Standby), sight("b", Role::Primary));
+        let (a, b) = (master("a", Role::Standby), master("b", Role::Primary));
         assert_eq!(changes(&[a.clone(), b.clone()], &[a.clone(), b.clone()]), Vec::<String>::new());
         let mut promoted = a.clone();
         let status = promoted.status.as_mut().unwrap();
@@ -169,7 +169,7 @@ mod tests {
         // A standby that takes over is reported when it serves.
         let mut between = b.clone();
         between.status.as_mut().unwrap().ready = false;
-        let was = Sight { name: "b".into(), ..a };
+        let was = MasterSeen { name: "b".into(), ..a };
         assert_eq!(changes(&[was], std::slice::from_ref(&between)), Vec::<String>::new());
         assert_eq!(changes(&[between], &[b]), ["b is primary (term 0)"]);
     }
