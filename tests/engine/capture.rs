@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::support::pair::picture;
 use crate::support::snapshots::from_items;
 use crate::support::world::World;
-use crate::support::{Chance, assert_sound, end, items, mount, plain, put, read, remove, seeds, start, uuid};
+use crate::support::{Rng, assert_sound, end, items, mount, plain, put, read, remove, seeds, start, uuid};
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::format::Format;
 use moonkeeper::engine::key::{Key, KeyHash};
@@ -84,20 +84,20 @@ fn take(mut capture: Capture, most: usize, mut between: impl FnMut()) -> Result<
 /// Snapshots of a world that goes on. Returns what is wrong with the first that is.
 fn snapshots_of_a_world(seed: u64, snapshots: u64) -> Result<World, String> {
     let mut world = World::new(seed);
-    let mut chance = Chance::new(seed);
+    let mut rng = Rng::new(seed);
     for nth in 0..snapshots {
-        for _ in 0..chance.below(600) {
+        for _ in 0..rng.below(600) {
             world.step();
         }
-        let of_the_mirror = chance.percent(80);
+        let of_the_mirror = rng.percent(80);
         let engine = Arc::clone(if of_the_mirror { &world.pair.mirror } else { &world.pair.primary });
         let expected = Expected::of(&engine);
         let capture = Capture::begin(&engine, expected.at).unwrap();
         // Much happens before the first step, or a little before each.
-        let (first, each) = ([0, 0, 300][chance.below(3) as usize], [20, 80, 200][chance.below(3) as usize]);
+        let (first, each) = ([0, 0, 300][rng.below(3) as usize], [20, 80, 200][rng.below(3) as usize]);
         (0..first).for_each(|_| world.step());
         let items = take(capture, 1, || {
-            (0..each / 100 + u64::from(chance.percent(each % 100))).for_each(|_| world.step());
+            (0..each / 100 + u64::from(rng.percent(each % 100))).for_each(|_| world.step());
         });
         let items = items.map_err(|why| format!("snapshot {nth} of seed {seed}: {why}"))?;
         expected.compare(&items).map_err(|why| format!("snapshot {nth} of seed {seed}: {why}"))?;
@@ -141,7 +141,7 @@ fn crowded_keys(count: usize) -> Vec<String> {
 #[test]
 fn every_page_of_a_shard_is_kept_as_it_was() {
     for seed in seeds(6) {
-        let mut chance = Chance::new(seed);
+        let mut rng = Rng::new(seed);
         let engine = Arc::new(Engine::new(EngineSettings { lease_ttl_ms: 10, ..EngineSettings::default() }));
         (1..=3).for_each(|number| mount(&engine, number, number, 1 << 24, 1_000));
         let keys = crowded_keys(3_000);
@@ -150,10 +150,10 @@ fn every_page_of_a_shard_is_kept_as_it_was() {
         let capture = Capture::begin(&engine, expected.at).unwrap();
         let mut now = 2_000;
         let items = take(capture, 64, || {
-            for _ in 0..chance.below(60) {
+            for _ in 0..rng.below(60) {
                 now += 20;
-                let key = &keys[chance.below(keys.len() as u64) as usize];
-                match chance.below(100) {
+                let key = &keys[rng.below(keys.len() as u64) as usize];
+                match rng.below(100) {
                     0..40 => _ = remove(&engine, key, true, now),
                     40..70 => {
                         let mut sequencer = engine.sequencer(LogTime(now));
@@ -168,7 +168,7 @@ fn every_page_of_a_shard_is_kept_as_it_was() {
                         engine.replicate_leases(LogTime(now));
                     }
                     // Every shard becomes empty, and its pages are given back.
-                    _ if chance.percent(10) => _ = engine.remove_all(true, LogTime(now)),
+                    _ if rng.percent(10) => _ = engine.remove_all(true, LogTime(now)),
                     _ => {}
                 }
             }

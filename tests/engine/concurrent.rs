@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::support::{Chance, Claims, Pair, mount, plain, uuid};
+use crate::support::{Claims, Pair, Rng, mount, plain, uuid};
 use moonkeeper::engine::format::Format;
 use moonkeeper::engine::object::Replica;
 use moonkeeper::engine::ops::{ReplicaTypes, WriteConfig};
@@ -18,23 +18,23 @@ const THREADS: u64 = 4;
 const STEPS: u64 = 6_000;
 
 fn use_it(engine: &Engine, clock: &AtomicU64, seed: u64) {
-    let mut chance = Chance::new(seed);
+    let mut rng = Rng::new(seed);
     let client = uuid(10 + seed % THREADS);
     for _ in 0..STEPS {
-        let now = LogTime(clock.fetch_add(chance.below(8), Ordering::AcqRel));
-        let key = format!("key-{}", chance.below(300));
+        let now = LogTime(clock.fetch_add(rng.below(8), Ordering::AcqRel));
+        let key = format!("key-{}", rng.below(300));
         let key = key.as_bytes();
-        match chance.below(100) {
+        match rng.below(100) {
             0..40 => {
-                let group = format!("group-{}", chance.below(6));
+                let group = format!("group-{}", rng.below(6));
                 let config = WriteConfig {
-                    replicas: 1 + chance.below(2),
-                    group: chance.percent(30).then_some(group.as_bytes()),
-                    soft_pin: if chance.percent(10) { SoftPin::Enable(500) } else { SoftPin::Preserve },
+                    replicas: 1 + rng.below(2),
+                    group: rng.percent(30).then_some(group.as_bytes()),
+                    soft_pin: if rng.percent(10) { SoftPin::Enable(500) } else { SoftPin::Preserve },
                     ..plain()
                 };
-                let size = 1 + chance.below(4_000);
-                let started = if chance.percent(25) {
+                let size = 1 + rng.below(4_000);
+                let started = if rng.percent(25) {
                     engine.sequencer(now).upsert_start(
                         client,
                         key,
@@ -44,19 +44,19 @@ fn use_it(engine: &Engine, clock: &AtomicU64, seed: u64) {
                 } else {
                     engine.sequencer(now).put_start(client, key, size, &config)
                 };
-                if started.result.is_ok() && chance.percent(95) {
+                if started.result.is_ok() && rng.percent(95) {
                     let _ = engine.sequencer(now).end(client, key, ReplicaTypes::Memory, None);
                 }
             }
             40..75 => drop(engine.get(key, now, |object| object.size)),
-            75..85 => drop(engine.sequencer(now).remove(key, chance.percent(20))),
+            75..85 => drop(engine.sequencer(now).remove(key, rng.percent(20))),
             85..90 => drop(engine.evict(now)),
             90..93 => drop(engine.upkeep(now)),
             93..96 => drop(engine.replicate_leases(now)),
             96..98 => drop(engine.sweep(now)),
             98 => drop(engine.remove_all(false, now)),
             _ => {
-                let number = 1 + chance.below(3);
+                let number = 1 + rng.below(3);
                 let _ = engine.sequencer(now).unmount(uuid(number));
                 mount(engine, number, number, 150_000, now.0);
             }
@@ -162,10 +162,10 @@ impl History {
 /// Reads only, as long as others write: a thread that also writes soon waits for the one that evicts, and reads nothing
 /// meanwhile. Not too often, or every object has a lease and nothing is evicted.
 fn read_on(engine: &Engine, clock: &AtomicU64, writers: &AtomicU64, seed: u64) -> History {
-    let mut chance = Chance::new(seed);
+    let mut rng = Rng::new(seed);
     let mut history = History::default();
     while writers.load(Ordering::Acquire) > 0 {
-        let key = format!("key-{}", chance.below(OBJECTS));
+        let key = format!("key-{}", rng.below(OBJECTS));
         history.read(engine, key.as_bytes(), LogTime(clock.load(Ordering::Acquire)));
         std::thread::sleep(Duration::from_micros(20));
     }
@@ -174,21 +174,21 @@ fn read_on(engine: &Engine, clock: &AtomicU64, writers: &AtomicU64, seed: u64) -
 
 /// Reads and writes while others evict and remove: nothing here is exempt from leases (no force, no unmount, no upsert).
 fn race(engine: &Engine, clock: &AtomicU64, seed: u64) -> History {
-    let mut chance = Chance::new(seed);
+    let mut rng = Rng::new(seed);
     let client = uuid(10 + seed % THREADS);
     let mut history = History::default();
     for _ in 0..2 * STEPS {
-        let now = LogTime(clock.fetch_add(chance.below(3), Ordering::AcqRel));
-        let key = format!("key-{}", chance.below(OBJECTS));
+        let now = LogTime(clock.fetch_add(rng.below(3), Ordering::AcqRel));
+        let key = format!("key-{}", rng.below(OBJECTS));
         let key = key.as_bytes();
-        match chance.below(100) {
+        match rng.below(100) {
             0..60 => {
-                let group = format!("group-{}", chance.below(500));
-                let group = chance.percent(10).then_some(group.as_bytes());
-                let config = WriteConfig { replicas: 1 + chance.below(2), group, ..plain() };
+                let group = format!("group-{}", rng.below(500));
+                let group = rng.percent(10).then_some(group.as_bytes());
+                let config = WriteConfig { replicas: 1 + rng.below(2), group, ..plain() };
                 let mut sequencer = engine.sequencer(now);
                 let at = sequencer.now;
-                let answer = sequencer.put_start(client, key, 64 * (1 + chance.below(4)), &config);
+                let answer = sequencer.put_start(client, key, 64 * (1 + rng.below(4)), &config);
                 drop(sequencer);
                 let Ok(started) = answer.result else { continue };
                 let object = ObjectId(answer.depends_on.0);
@@ -201,7 +201,7 @@ fn race(engine: &Engine, clock: &AtomicU64, seed: u64) -> History {
             84..86 => drop(engine.upkeep(now)),
             86..88 => drop(engine.replicate_leases(now)),
             88..90 => drop(engine.sequencer(now).replica_clear(client, key, b"")),
-            90 if chance.percent(1) => drop(engine.remove_all(false, now)),
+            90 if rng.percent(1) => drop(engine.remove_all(false, now)),
             _ => drop(engine.evict(now)),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use crate::support::{Chance, Pair, end, mount, plain, present, put, read, remove, start, uuid};
+use crate::support::{Pair, Rng, end, mount, plain, present, put, read, remove, start, uuid};
 use moonkeeper::engine::eviction::MAX_VICTIMS;
 use moonkeeper::engine::format::Format;
 use moonkeeper::engine::key::SHARDS;
@@ -50,24 +50,24 @@ fn places(engine: &Engine) -> BTreeMap<String, ((LeaseBucket, ObjectId), LogTime
 #[test]
 fn the_least_recently_promised_go_first_and_no_more_than_asked() {
     for seed in crate::support::seeds(6) {
-        let mut chance = Chance::new(seed);
+        let mut rng = Rng::new(seed);
         let pair = Pair::new(eager(0.07));
         let engine = &pair.primary;
         mount(engine, 1, 1, HUGE, 1);
         let mut now = 1_000;
         for number in 0..600 {
-            now += chance.below(30);
+            now += rng.below(30);
             put(engine, &format!("key-{number}"), 64, &plain(), now);
         }
         for round in 0..12 {
             for _ in 0..200 {
-                now += chance.below(20);
-                let _ = read(engine, &format!("key-{}", chance.below(600)), now);
-                if chance.percent(2) {
+                now += rng.below(20);
+                let _ = read(engine, &format!("key-{}", rng.below(600)), now);
+                if rng.percent(2) {
                     engine.replicate_leases(LogTime(now));
                 }
             }
-            now += chance.below(1_500);
+            now += rng.below(1_500);
             let what = format!("seed {seed}, round {round}");
             let before = places(engine);
             let want = (before.len() as f64 * 0.07).ceil() as usize;
@@ -151,15 +151,15 @@ fn a_lease_in_the_grain_under_way_still_counts_to_the_millisecond() {
 #[test]
 fn groups_go_whole_or_not_at_all() {
     for seed in crate::support::seeds(6) {
-        let mut chance = Chance::new(seed);
+        let mut rng = Rng::new(seed);
         let pair = Pair::new(eager(0.1));
         let engine = &pair.primary;
         mount(engine, 1, 1, HUGE, 1);
         let mut groups: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         let mut now = 1_000;
         for number in 0..400 {
-            now += chance.below(40);
-            let group = format!("group-{}", chance.below(40));
+            now += rng.below(40);
+            let group = format!("group-{}", rng.below(40));
             let key = format!("key-{number}");
             put(engine, &key, 64, &in_group(&group), now);
             groups.entry(group).or_default().insert(key);
@@ -167,13 +167,13 @@ fn groups_go_whole_or_not_at_all() {
         let largest = groups.values().map(BTreeSet::len).max().unwrap();
         for round in 0..15 {
             for _ in 0..30 {
-                now += chance.below(30);
-                let _ = read(engine, &format!("key-{}", chance.below(400)), now);
+                now += rng.below(30);
+                let _ = read(engine, &format!("key-{}", rng.below(400)), now);
             }
-            if chance.percent(50) {
+            if rng.percent(50) {
                 engine.replicate_leases(LogTime(now));
             }
-            now += chance.below(2_000);
+            now += rng.below(2_000);
             let what = format!("seed {seed}, round {round}");
             let before = places(engine);
             let want = (before.len() as f64 * 0.1).ceil() as usize;
@@ -444,11 +444,11 @@ fn a_reader_that_races_a_removal_keeps_what_it_was_promised() {
         let done = AtomicBool::new(false);
         let promises = AtomicU64::new(0);
         let reader = |seed: u64| {
-            let mut chance = Chance::new(seed);
+            let mut rng = Rng::new(seed);
             while !done.load(Ordering::Acquire) {
-                let key = format!("key-{}", chance.below(KEYS));
+                let key = format!("key-{}", rng.below(KEYS));
                 let now = clock.load(Ordering::Acquire);
-                let promised = if chance.percent(50) {
+                let promised = if rng.percent(50) {
                     engine.get(key.as_bytes(), LogTime(now), |_| ()).result.is_ok()
                 } else {
                     engine.exist(key.as_bytes(), LogTime(now)).result == Ok(true)
@@ -470,16 +470,15 @@ fn a_reader_that_races_a_removal_keeps_what_it_was_promised() {
         };
         std::thread::scope(|scope| {
             let readers: Vec<_> = (0..3).map(|nth| scope.spawn(move || reader(round * 10 + nth))).collect();
-            let mut chance = Chance::new(round);
+            let mut rng = Rng::new(round);
             for step in 0..150 {
-                let now = LogTime(clock.fetch_add(chance.below(25), Ordering::AcqRel));
-                match chance.below(20) {
+                let now = LogTime(clock.fetch_add(rng.below(25), Ordering::AcqRel));
+                match rng.below(20) {
                     0..12 => drop(engine.evict(now)),
                     12..15 => drop(engine.replicate_leases(now)),
                     15 => drop(engine.remove_all(false, now)),
                     _ => {
-                        let keys: Vec<String> =
-                            (0..50).map(|_| format!("key-{}", chance.below(KEYS))).collect();
+                        let keys: Vec<String> = (0..50).map(|_| format!("key-{}", rng.below(KEYS))).collect();
                         let keys: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
                         engine.sequencer(now).batch_remove(&keys, false, |_| ());
                     }

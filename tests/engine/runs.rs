@@ -1,6 +1,6 @@
 //! Writes in runs, whose shards stay locked from the first to the last, do what the same writes do one by one.
 
-use crate::support::{Chance, assert_sound, mount, plain, uuid};
+use crate::support::{Rng, assert_sound, mount, plain, uuid};
 use moonkeeper::engine::key::Key;
 use moonkeeper::engine::object::Object;
 use moonkeeper::engine::ops::{self, ReplicaTypes, WriteConfig, WriteRun};
@@ -89,31 +89,31 @@ fn runs_do_what_single_writes_do() {
         for engine in &engines {
             (1..=3).for_each(|number| mount(engine, number, number, 40_000, 1_000));
         }
-        let mut chance = Chance::new(seed);
+        let mut rng = Rng::new(seed);
         let mut now = 1_000;
         let (mut succeeded, mut refused) = (0, 0);
         for step in 0..STEPS {
-            now += chance.below(12);
-            if chance.percent(3) {
+            now += rng.below(12);
+            if rng.percent(3) {
                 // Objects lose replicas: the next write to such a key drops what is left first.
-                let number = 1 + chance.below(3);
+                let number = 1 + rng.below(3);
                 for engine in &engines {
                     let _ = engine.sequencer(LogTime(now)).unmount(uuid(number));
                     mount(engine, number, number, 40_000, now);
                 }
             }
             let keys: Vec<String> =
-                (0..1 + chance.below(40)).map(|_| format!("key-{}", chance.below(60))).collect();
-            let size = 64 * (1 + chance.below(10));
-            let write = match chance.below(10) {
+                (0..1 + rng.below(40)).map(|_| format!("key-{}", rng.below(60))).collect();
+            let size = 64 * (1 + rng.below(10));
+            let write = match rng.below(10) {
                 0..4 => Write::Put(size),
                 4..6 => Write::Upsert(size),
                 6..9 => Write::End,
                 _ => Write::Revoke,
             };
-            let config = WriteConfig { replicas: 1 + chance.below(2), ..plain() };
+            let config = WriteConfig { replicas: 1 + rng.below(2), ..plain() };
             // Runs as they are meant to be, and some that are too long.
-            let length = if chance.percent(80) { WriteRun::LENGTH } else { 2 * WriteRun::LENGTH + 1 };
+            let length = if rng.percent(80) { WriteRun::LENGTH } else { 2 * WriteRun::LENGTH + 1 };
             let single = one_by_one(&mut engines[0].sequencer(LogTime(now)), write, &keys, &config);
             let runs = in_runs(&mut engines[1].sequencer(LogTime(now)), write, &keys, &config, length);
             assert_eq!(single, runs, "seed {seed} step {step}");
@@ -122,7 +122,7 @@ fn runs_do_what_single_writes_do() {
             refused += runs.len() - good;
             let [one, other] = engines.each_ref().map(|engine| engine.sequencer(LogTime(now)).digest());
             assert_eq!(one, other, "seed {seed} step {step}");
-            if chance.percent(10) {
+            if rng.percent(10) {
                 for engine in &engines {
                     engine.upkeep(LogTime(now));
                 }

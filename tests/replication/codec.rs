@@ -1,7 +1,7 @@
 //! Records and batches as bytes: what is written is read, what is not a batch is refused, and a format stays what it is.
 
 use crate::records;
-use crate::support::Chance;
+use crate::support::Rng;
 use bytes::Bytes;
 use moonkeeper::cluster::log_end::{Checksum, Latest, LogId};
 use moonkeeper::engine::format::Format;
@@ -30,11 +30,11 @@ fn texts(batch: &Batch) -> Vec<String> {
 
 /// A body of random records, and what is in it.
 fn random_body(seed: u64, most: u64) -> (Body, Vec<String>) {
-    let mut chance = Chance::new(seed);
+    let mut rng = Rng::new(seed);
     let (mut body, mut all) = (Body::default(), Vec::new());
-    for nth in 0..chance.below(most) {
-        let kind = chance.below(records::KINDS as u64) as usize;
-        records::random(&mut chance, kind, |at, record| {
+    for nth in 0..rng.below(most) {
+        let kind = rng.below(records::KINDS as u64) as usize;
+        records::random(&mut rng, kind, |at, record| {
             assert!(body.try_push(at, record));
             all.push(format!("{} {} {record:?}", FIRST.0 + nth, at.0));
         });
@@ -53,9 +53,9 @@ fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
 #[test]
 fn every_kind_of_record_comes_back() {
     for kind in 0..records::KINDS {
-        let mut chance = Chance::new(kind as u64);
+        let mut rng = Rng::new(kind as u64);
         for _ in 0..200 {
-            records::random(&mut chance, kind, |at, record| {
+            records::random(&mut rng, kind, |at, record| {
                 let (mut bytes, mut scratch) = (Vec::new(), Scratch::default());
                 encode(Format::NEWEST, &mut bytes, &mut Context::default(), at, record);
                 let mut read = Records::new(Format::NEWEST, &bytes);

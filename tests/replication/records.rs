@@ -10,7 +10,7 @@ use moonkeeper::engine::types::Digest;
 use moonkeeper::engine::types::ReplicaId;
 use moonkeeper::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId, Term, Uuid};
 
-use crate::support::chance::Chance;
+use crate::support::rng::Rng;
 
 /// How many kinds there are.
 pub const KINDS: usize = 28;
@@ -178,143 +178,139 @@ pub fn each_example(format: Format, mut visit: impl FnMut(LogTime, &Record<'_>))
 }
 
 /// A number that is small, near a power of two, or anything.
-fn number(chance: &mut Chance) -> u64 {
-    match chance.below(6) {
+fn number(rng: &mut Rng) -> u64 {
+    match rng.below(6) {
         0 => 0,
-        1 => u64::MAX - chance.below(2),
-        2 => (1 << chance.below(64)) - chance.below(2),
-        3 => chance.next(),
-        _ => chance.below(1000),
+        1 => u64::MAX - rng.below(2),
+        2 => (1 << rng.below(64)) - rng.below(2),
+        3 => rng.next(),
+        _ => rng.below(1000),
     }
 }
 
-fn uuid(chance: &mut Chance) -> Uuid {
-    Uuid { first: number(chance), second: number(chance) }
+fn uuid(rng: &mut Rng) -> Uuid {
+    Uuid { first: number(rng), second: number(rng) }
 }
 
-fn list<T>(chance: &mut Chance, mut item: impl FnMut(&mut Chance) -> T) -> Vec<T> {
-    let length = if chance.percent(5) { chance.below(300) } else { chance.below(4) };
-    (0..length).map(|_| item(chance)).collect()
+fn list<T>(rng: &mut Rng, mut item: impl FnMut(&mut Rng) -> T) -> Vec<T> {
+    let length = if rng.percent(5) { rng.below(300) } else { rng.below(4) };
+    (0..length).map(|_| item(rng)).collect()
 }
 
-fn bytes(chance: &mut Chance) -> Vec<u8> {
-    list(chance, |chance| chance.next() as u8)
+fn bytes(rng: &mut Rng) -> Vec<u8> {
+    list(rng, |rng| rng.next() as u8)
 }
 
-fn reference(chance: &mut Chance) -> ObjectRef {
-    object(number(chance), number(chance))
+fn reference(rng: &mut Rng) -> ObjectRef {
+    object(number(rng), number(rng))
 }
 
 /// A random record of one kind.
-pub fn random<R>(chance: &mut Chance, nth: usize, use_it: impl FnOnce(LogTime, &Record<'_>) -> R) -> R {
-    let at = LogTime(number(chance));
-    let time = |chance: &mut Chance| LogTime(number(chance));
-    let replication = if chance.percent(50) { CopyOrMove::Copy } else { CopyOrMove::Move };
-    let (key, value, other) = (bytes(chance), bytes(chance), bytes(chance));
-    let places = list(chance, |chance| Place {
-        segment: SegmentNumber(number(chance) as u32),
-        offset: number(chance),
-    });
-    let objects = list(chance, reference);
-    let ids = list(chance, |chance| ObjectId(number(chance)));
-    let names = list(chance, bytes);
+pub fn random<R>(rng: &mut Rng, nth: usize, use_it: impl FnOnce(LogTime, &Record<'_>) -> R) -> R {
+    let at = LogTime(number(rng));
+    let time = |rng: &mut Rng| LogTime(number(rng));
+    let replication = if rng.percent(50) { CopyOrMove::Copy } else { CopyOrMove::Move };
+    let (key, value, other) = (bytes(rng), bytes(rng), bytes(rng));
+    let places = list(rng, |rng| Place { segment: SegmentNumber(number(rng) as u32), offset: number(rng) });
+    let objects = list(rng, reference);
+    let ids = list(rng, |rng| ObjectId(number(rng)));
+    let names = list(rng, bytes);
     let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
-    let uuids = list(chance, uuid);
-    let leases = list(chance, |chance| (ObjectId(number(chance)), LogTime(number(chance))));
+    let uuids = list(rng, uuid);
+    let leases = list(rng, |rng| (ObjectId(number(rng)), LogTime(number(rng))));
     let sources =
         [RemoveSource::Explicit, RemoveSource::Regex, RemoveSource::ReplicaClear, RemoveSource::Unmount];
     let start = Start {
         key: Key::new(&key),
-        client: if chance.percent(50) { WRITER } else { uuid(chance) },
-        size: number(chance),
+        client: if rng.percent(50) { WRITER } else { uuid(rng) },
+        size: number(rng),
         places: &places,
-        hard_pin: chance.percent(50),
-        soft_pin: [SoftPin::Preserve, SoftPin::Disable, SoftPin::Enable(number(chance))]
-            [chance.below(3) as usize],
-        group: chance.percent(50).then_some(&value),
-        data_type: number(chance) as u8,
+        hard_pin: rng.percent(50),
+        soft_pin: [SoftPin::Preserve, SoftPin::Disable, SoftPin::Enable(number(rng))][rng.below(3) as usize],
+        group: rng.percent(50).then_some(&value),
+        data_type: number(rng) as u8,
     };
     let record = match nth {
         0 => Record::PutStart(start),
         1 => Record::UpsertStart {
             start,
-            replaces: chance.percent(50).then(|| reference(chance)),
-            release_at: time(chance),
+            replaces: rng.percent(50).then(|| reference(rng)),
+            release_at: time(rng),
         },
         2 => {
-            let checksum = chance.percent(50).then(|| chance.next());
-            Record::End { object: reference(chance), checksum }
+            let checksum = rng.percent(50).then(|| rng.next());
+            Record::End { object: reference(rng), checksum }
         }
-        3 => Record::Revoke { object: reference(chance) },
-        4 => Record::Discard { object: reference(chance), release_at: time(chance) },
-        5 => Record::Release { reservation: SequenceId(number(chance)) },
-        6 => Record::Remove { objects: &objects, source: sources[chance.below(4) as usize] },
-        7 => Record::ClearReplicas { object: reference(chance), segment_name: &value },
+        3 => Record::Revoke { object: reference(rng) },
+        4 => Record::Discard { object: reference(rng), release_at: time(rng) },
+        5 => Record::Release { reservation: SequenceId(number(rng)) },
+        6 => Record::Remove { objects: &objects, source: sources[rng.below(4) as usize] },
+        7 => Record::ClearReplicas { object: reference(rng), segment_name: &value },
         8 => Record::Sweep { objects: &ids },
         9 => Record::RemoveAll {
-            from: ObjectId(number(chance)),
-            up_to: ObjectId(number(chance)),
-            force: chance.percent(50),
-            reserved_since: SequenceId(number(chance)),
+            from: ObjectId(number(rng)),
+            up_to: ObjectId(number(rng)),
+            force: rng.percent(50),
+            reserved_since: SequenceId(number(rng)),
         },
         10 => Record::Evict(EvictRule {
-            from: (LeaseBucket(number(chance)), ObjectId(number(chance))),
-            up_to: (LeaseBucket(number(chance)), ObjectId(number(chance))),
-            soft_pinned: chance.percent(50),
-            reserved_since: SequenceId(number(chance)),
+            from: (LeaseBucket(number(rng)), ObjectId(number(rng))),
+            up_to: (LeaseBucket(number(rng)), ObjectId(number(rng))),
+            soft_pinned: rng.percent(50),
+            reserved_since: SequenceId(number(rng)),
         }),
         11 => Record::ReplicationStart {
-            object: reference(chance),
+            object: reference(rng),
             kind: replication,
-            client: uuid(chance),
-            source: ReplicaId(number(chance)),
+            client: uuid(rng),
+            source: ReplicaId(number(rng)),
             places: &places,
-            dynamic: DynamicLease { id: uuid(chance), epoch: number(chance) },
+            dynamic: DynamicLease { id: uuid(rng), epoch: number(rng) },
         },
-        12 => Record::ReplicationEnd { object: reference(chance), release_at: time(chance) },
-        13 => Record::ReplicationRevoke { object: reference(chance) },
+        12 => Record::ReplicationEnd { object: reference(rng), release_at: time(rng) },
+        13 => Record::ReplicationRevoke { object: reference(rng) },
         14 => Record::MountSegment {
             segment: SegmentSpec {
-                id: uuid(chance),
+                id: uuid(rng),
                 name: &key,
-                base: number(chance),
-                size: number(chance),
+                base: number(rng),
+                size: number(rng),
                 te_endpoint: &value,
                 protocol: &other,
                 host_id: &value,
             },
-            number: SegmentNumber(number(chance) as u32),
-            client: uuid(chance),
+            number: SegmentNumber(number(rng) as u32),
+            client: uuid(rng),
         },
-        15 => Record::ClientJoined { client: uuid(chance) },
-        16 => Record::DrainSegment { number: SegmentNumber(number(chance) as u32), until: time(chance) },
-        17 => Record::UnmountSegment { number: SegmentNumber(number(chance) as u32) },
-        18 => Record::ClientExpired { client: uuid(chance) },
+        15 => Record::ClientJoined { client: uuid(rng) },
+        16 => Record::DrainSegment { number: SegmentNumber(number(rng) as u32), until: time(rng) },
+        17 => Record::UnmountSegment { number: SegmentNumber(number(rng) as u32) },
+        18 => Record::ClientExpired { client: uuid(rng) },
         19 => Record::TaskCreated {
-            id: uuid(chance),
+            id: uuid(rng),
             kind: replication,
             key: &key,
             tenant: &value,
             source: &other,
             targets: &names,
-            client: uuid(chance),
+            client: uuid(rng),
         },
         20 => Record::TaskAssigned { ids: &uuids },
-        21 => Record::TaskDone { id: uuid(chance), success: chance.percent(50), message: &value },
+        21 => Record::TaskDone { id: uuid(rng), success: rng.percent(50), message: &value },
         22 => Record::MetadataPut { key: &key, value: &value },
         23 => Record::MetadataDelete { key: &key },
         24 => Record::RenewLeases { leases: &leases },
         25 => Record::NewTerm {
-            term: Term(number(chance)),
+            term: Term(number(rng)),
             primary: &key,
-            boot_id: number(chance),
-            hold_until: time(chance),
-            lease_ttl: number(chance),
-            leader_ttl: number(chance),
-            kept_tasks: number(chance) as u32,
+            boot_id: number(rng),
+            hold_until: time(rng),
+            lease_ttl: number(rng),
+            leader_ttl: number(rng),
+            kept_tasks: number(rng) as u32,
         },
-        26 => Record::Resign { term: Term(number(chance)), hold_until: LogTime(number(chance)) },
-        _ => Record::Digest { digest: Digest(chance.next()) },
+        26 => Record::Resign { term: Term(number(rng)), hold_until: LogTime(number(rng)) },
+        _ => Record::Digest { digest: Digest(rng.next()) },
     };
     assert_eq!(kind(&record), nth.min(KINDS - 1), "the random records are in the order of their kinds");
     use_it(at, &record)

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crate::support::pair::picture;
 use crate::support::world::World;
-use crate::support::{Chance, assert_sound, cases, end, items, mount, plain, put, remove, seeds, start};
+use crate::support::{Rng, assert_sound, cases, end, items, mount, plain, put, remove, seeds, start};
 use moonkeeper::cluster::log_end::{Checksum, Latest, LogId};
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::settings::EngineSettings;
@@ -273,7 +273,7 @@ fn a_full_disk_is_named_and_leaves_the_engine_as_it_was() {
 fn snapshots_are_written_beside_the_thread_that_applies() {
     let directory = Directory::new("beside");
     let dir: &Path = &directory.0;
-    let mut chance = Chance::new(7);
+    let mut rng = Rng::new(7);
     let engine = Arc::new(Engine::new(EngineSettings { lease_ttl_ms: 10, ..EngineSettings::default() }));
     (1..=3).for_each(|number| mount(&engine, number, number, 1 << 30, 1_000));
     let key = |number: u64| format!("key-{number}");
@@ -286,8 +286,8 @@ fn snapshots_are_written_beside_the_thread_that_applies() {
             let header = capture.header();
             let writer = scope.spawn(move || snapshot::write(dir, capture, &Progress::default()).unwrap());
             while !writer.is_finished() {
-                let (key, now) = (key(chance.below(25_000)), 2_000 + nth);
-                match chance.below(3) {
+                let (key, now) = (key(rng.below(25_000)), 2_000 + nth);
+                match rng.below(3) {
                     0 => _ = remove(&engine, &key, true, now),
                     1 => _ = start(&engine, &key, 64, &plain(), now),
                     _ => _ = end(&engine, &key, now),

@@ -238,15 +238,15 @@ impl Client {
 
 impl Sim {
     fn key(&mut self) -> String {
-        format!("k{}", self.chance.below(self.plan.keys))
+        format!("k{}", self.rng.below(self.plan.keys))
     }
 
     pub fn prefix(&mut self) -> String {
-        format!("k{}", self.chance.below(10))
+        format!("k{}", self.rng.below(10))
     }
 
     fn some_keys(&mut self) -> Vec<String> {
-        let count = if self.chance.percent(75) { 1 } else { 1 + self.chance.below(4) };
+        let count = if self.rng.percent(75) { 1 } else { 1 + self.rng.below(4) };
         (0..count).map(|_| self.key()).collect()
     }
 
@@ -276,7 +276,7 @@ impl Sim {
         }
         self.clients[client].call = Some((number, op.clone()));
         let master = self.clients[client].target;
-        let delay = self.plan.delay + self.chance.below(self.plan.delay);
+        let delay = self.plan.delay + self.rng.below(self.plan.delay);
         self.after(delay, Event::Call { client, number, master, op });
         let patience = self.plan.client_patience;
         self.after(patience, Event::GiveUp { client, number });
@@ -298,8 +298,8 @@ impl Sim {
                 return op;
             }
         }
-        if self.plan.focus == Focus::Memory && self.chance.percent(10) {
-            return match self.chance.below(3) {
+        if self.plan.focus == Focus::Memory && self.rng.percent(10) {
+            return match self.rng.below(3) {
                 0 => Op::Search { prefix: self.prefix() },
                 _ => self.change_memory(client),
             };
@@ -309,31 +309,31 @@ impl Sim {
             let me = &self.clients[client];
             me.doubtful.contains(&key) || me.writes.iter().any(|write| write.key == key)
         };
-        match self.chance.below(1000) {
+        match self.rng.below(1000) {
             0..360 if !doubtful => {
-                let usual = [512, 1024, 2048][self.chance.below(3) as usize];
-                let size = if self.chance.percent(70) { usual } else { 64 + self.chance.below(4_000) };
-                let group = self.chance.percent(self.plan.groups).then(|| self.chance.below(3));
+                let usual = [512, 1024, 2048][self.rng.below(3) as usize];
+                let size = if self.rng.percent(70) { usual } else { 64 + self.rng.below(4_000) };
+                let group = self.rng.percent(self.plan.groups).then(|| self.rng.below(3));
                 Op::Start {
                     key,
                     size,
-                    upsert: self.chance.percent(30),
-                    replicas: if self.chance.percent(80) { 1 } else { 2 },
+                    upsert: self.rng.percent(30),
+                    replicas: if self.rng.percent(80) { 1 } else { 2 },
                     group,
-                    soft_pin: self.chance.percent(5),
+                    soft_pin: self.rng.percent(5),
                 }
             }
             360..400 if !doubtful => {
-                let kind = if self.chance.percent(50) { CopyOrMove::Copy } else { CopyOrMove::Move };
-                Op::Copy { key, kind, target: format!("segment-{}", self.chance.below(4)) }
+                let kind = if self.rng.percent(50) { CopyOrMove::Copy } else { CopyOrMove::Move };
+                Op::Copy { key, kind, target: format!("segment-{}", self.rng.below(4)) }
             }
             0..400 => Op::Exist(key),
             400..780 => Op::Get(self.some_keys()),
             780..840 => Op::Exist(key),
             840..860 => Op::Search { prefix: self.prefix() },
-            860..940 => Op::Remove { keys: self.some_keys(), force: self.chance.percent(25) },
-            940..960 => Op::RemoveMatching { prefix: self.prefix(), force: self.chance.percent(25) },
-            960..965 => Op::RemoveAll { force: self.chance.percent(20) },
+            860..940 => Op::Remove { keys: self.some_keys(), force: self.rng.percent(25) },
+            940..960 => Op::RemoveMatching { prefix: self.prefix(), force: self.rng.percent(25) },
+            960..965 => Op::RemoveAll { force: self.rng.percent(20) },
             965..985 => self.change_memory(client),
             _ => Op::Ping,
         }
@@ -348,7 +348,7 @@ impl Sim {
             Some(_) if calm => Op::Ping,
             Some(memory) => {
                 let id = memory.id;
-                if self.chance.percent(50) { Op::Unmount(id) } else { Op::Drain(id) }
+                if self.rng.percent(50) { Op::Unmount(id) } else { Op::Drain(id) }
             }
         }
     }
@@ -356,7 +356,7 @@ impl Sim {
     /// Ends a write, gives it up, or forgets it.
     fn finish(&mut self, client: usize, write: Write) -> Option<Op> {
         let Write { number, key, copy, attempts, .. } = write.clone();
-        let choice = self.chance.below(100);
+        let choice = self.rng.below(100);
         if choice < 8 && attempts == 0 {
             // The client has forgotten it, and may write to it for as long as anybody may.
             self.clients[client].doubtful.insert(key);
@@ -380,7 +380,7 @@ impl Sim {
         let Some((_, op)) = self.clients[client].call.take() else { return };
         let unknown = matches!(reply, Reply::Unknown);
         self.counts.unknown += u64::from(unknown);
-        let done_at = now + self.chance.below(400 * MS);
+        let done_at = now + self.rng.below(400 * MS);
         let me = &mut self.clients[client];
         if unknown && let Some(key) = op.written() {
             me.doubtful.insert(key.clone());
@@ -413,10 +413,10 @@ impl Sim {
             }
             _ => {}
         }
-        let mut wait = self.chance.below(self.plan.think);
+        let mut wait = self.rng.below(self.plan.think);
         if matches!(reply, Reply::Closed | Reply::Unknown) {
             self.find_primary(client);
-            wait += 50 * MS + self.chance.below(200 * MS);
+            wait += 50 * MS + self.rng.below(200 * MS);
         } else if matches!(reply, Reply::Busy) {
             wait += 10 * MS;
         }
@@ -434,7 +434,7 @@ impl Sim {
             self.masters.iter().position(|master| address.starts_with(format!("{}:", master.name).as_bytes()))
         });
         let any = self.any_master();
-        self.clients[client].target = if self.chance.percent(85) { named.unwrap_or(any) } else { any };
+        self.clients[client].target = if self.rng.percent(85) { named.unwrap_or(any) } else { any };
         // Another primary asks for it anyway; one that came back does, too.
         self.clients[client].next_ping = self.now;
     }

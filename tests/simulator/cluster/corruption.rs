@@ -68,7 +68,7 @@ impl Sim {
         if !server.open || !server.incarnation.gate.may_answer(now) {
             return;
         }
-        let digest = Digest(self.chance.next());
+        let digest = Digest(self.rng.next());
         let shown_by = server.incarnation.engine.sequencer(LogTime(0)).commit(&Record::Digest { digest });
         note!(self, "m{index} logs a wrong digest as {}", shown_by.0);
         self.truth.corruption = true;

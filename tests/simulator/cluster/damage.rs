@@ -53,7 +53,7 @@ impl Sim {
     /// How long it takes until the mistake is noticed.
     fn unnoticed(&mut self) -> u64 {
         let ttl = self.plan.leader_ttl.as_micros() as u64;
-        500 * MS + self.chance.below(ttl + 6 * SECOND)
+        500 * MS + self.rng.below(ttl + 6 * SECOND)
     }
 
     fn mend_later(&mut self, damage: Damage) {
@@ -77,10 +77,10 @@ impl Sim {
         let Some(latest) = latest.into_iter().next() else { return };
         let delete = |entry: &KeyValue| Op::Delete(KeyRange::key(entry.key.clone()));
         let put = |key: &Bytes, value: Bytes| Op::Put { key: key.clone(), value, lease: LeaseId(0) };
-        let nth = self.chance.below(batches.len().max(1) as u64) as usize;
+        let nth = self.rng.below(batches.len().max(1) as u64) as usize;
         // Alone, a master has no other to tell it that there was a log.
         let alone = self.masters.iter().filter(|master| master.node.is_some()).count() == 1;
-        let kind = if alone && self.chance.percent(50) { 0 } else { self.chance.below(8) };
+        let kind = if alone && self.rng.percent(50) { 0 } else { self.rng.below(8) };
         let (what, changed, ops): (&str, Vec<KeyValue>, Vec<Op>) = match kind {
             0 => ("the prefix is deleted", page.entries.clone(), vec![Op::Delete(self.keys.log())]),
             1 => ("the end is deleted", vec![latest.clone()], vec![delete(&latest)]),
@@ -129,8 +129,8 @@ impl Sim {
             _ => {
                 let Some(entry) = batches.get(nth) else { return };
                 let mut value = entry.value.to_vec();
-                let at = self.chance.below(value.len() as u64) as usize;
-                value[at] ^= 1 << self.chance.below(8);
+                let at = self.rng.below(value.len() as u64) as usize;
+                value[at] ^= 1 << self.rng.below(8);
                 ("a batch is damaged", vec![entry.clone()], vec![put(&entry.key, value.into())])
             }
         };

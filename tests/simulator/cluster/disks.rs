@@ -18,9 +18,9 @@ use moonkeeper::replication::snapshot::{
     Capture, Header, Origin, Progress, Restored, begin, describe, read_from, unusable, write_to,
 };
 
-use super::chance::Chance;
 use super::masters::leads;
 use super::plan::{Focus, MS, SECOND};
+use super::rng::Rng;
 use super::{Event, Sim};
 
 /// A file.
@@ -35,9 +35,9 @@ pub struct File {
     shown_by: Option<SequenceId>,
 }
 
-/// What a seed decides about snapshots, from a source of chance of its own.
+/// What a seed decides about snapshots, from a source of random numbers of its own.
 pub struct Disks {
-    chance: Chance,
+    rng: Rng,
     /// Masters with a data directory have snapshots in it. Seeds about other things are what they would be without.
     used: bool,
     interval: Option<Duration>,
@@ -46,10 +46,10 @@ pub struct Disks {
 
 impl Disks {
     pub fn new(seed: u64) -> Self {
-        let mut chance = Chance::new(seed ^ 0x6469_736b_7300_0000);
-        let interval = chance.percent(85).then(|| Duration::from_millis(500 + chance.below(5_000)));
+        let mut rng = Rng::new(seed ^ 0x6469_736b_7300_0000);
+        let interval = rng.percent(85).then(|| Duration::from_millis(500 + rng.below(5_000)));
         let used = matches!(Focus::of(seed), Focus::Everything | Focus::Log);
-        Self { used, interval, kept: 1 + chance.below(3) as usize, chance }
+        Self { used, interval, kept: 1 + rng.below(3) as usize, rng }
     }
 }
 
@@ -109,12 +109,12 @@ impl Sim {
         let to = self.process(index);
         match job {
             SnapshotJob::Write { id, capture, progress } => {
-                let delay = 5 * MS + self.disks.chance.below(3 * SECOND / 2);
+                let delay = 5 * MS + self.disks.rng.below(3 * SECOND / 2);
                 self.after(delay, Event::SnapshotWrite { to, id, capture, progress });
             }
             SnapshotJob::Announce { id, last, remove } => {
                 self.check_announced(index, last);
-                let result = if self.disks.chance.percent(4) {
+                let result = if self.disks.rng.percent(4) {
                     Err("a file system that is read-only".to_owned())
                 } else {
                     self.counts.snapshots += 1;
@@ -125,7 +125,7 @@ impl Sim {
                     file.into_iter().for_each(|file| file.announced = true);
                     Ok(())
                 };
-                let delay = self.disks.chance.below(5 * MS);
+                let delay = self.disks.rng.below(5 * MS);
                 self.after(delay, Event::SnapshotAnnounced { to, id, result });
             }
             SnapshotJob::Discard { last } => {
@@ -137,7 +137,7 @@ impl Sim {
     /// A snapshot has been written.
     pub fn write_snapshot(&mut self, index: usize, id: SnapshotId, capture: Capture, progress: &Progress) {
         let (mut bytes, objects) = (Vec::new(), capture.objects());
-        let result = if self.disks.chance.percent(4) {
+        let result = if self.disks.rng.percent(4) {
             Err("no space left on device".to_owned())
         } else {
             write_to(&mut bytes, capture, progress).map_err(|why| why.to_string())
@@ -188,20 +188,20 @@ impl Sim {
         let newest = master.files.iter().filter(|file| file.announced && !file.forged);
         let Some(newest) = newest.max_by_key(|file| file.header.at.last) else { return };
         let knows_log = master.saved.is_some();
-        if self.calm || !self.disks.chance.percent(80) {
+        if self.calm || !self.disks.rng.percent(80) {
             return;
         }
         let (at, bytes) = (newest.header.at, newest.bytes.clone());
-        match self.disks.chance.below(4) {
+        match self.disks.rng.below(4) {
             0 => {
                 note!(self, "the newest snapshot of m{index} is damaged");
-                let byte = self.disks.chance.below(bytes.len() as u64) as usize;
+                let byte = self.disks.rng.below(bytes.len() as u64) as usize;
                 for file in self.masters[index].files.iter_mut().filter(|file| file.header.at == at) {
                     file.bytes[byte] ^= 1;
                 }
             }
             1 if knows_log => {
-                let last = SequenceId(at.last.0 + 1 + self.disks.chance.below(20));
+                let last = SequenceId(at.last.0 + 1 + self.disks.rng.below(20));
                 let other = Latest { log: LogId(at.log.0 ^ 1), last, ..at };
                 note!(self, "m{index} has a snapshot of another log");
                 self.forge(index, &bytes, other, None);

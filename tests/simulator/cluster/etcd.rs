@@ -67,13 +67,13 @@ impl Sim {
 
     /// How long a message to or from etcd takes.
     fn hop(&mut self) -> u64 {
-        let usual = self.plan.delay / 2 + self.chance.below(self.plan.delay);
-        let slow = !self.calm && self.chance.below(10_000) < self.plan.slow;
-        if slow { usual + self.chance.below(self.plan.slowest) } else { usual }
+        let usual = self.plan.delay / 2 + self.rng.below(self.plan.delay);
+        let slow = !self.calm && self.rng.below(10_000) < self.plan.slow;
+        if slow { usual + self.rng.below(self.plan.slowest) } else { usual }
     }
 
     fn odds(&mut self, of_ten_thousand: u64) -> bool {
-        of_ten_thousand > 0 && !self.calm && self.chance.below(10_000) < of_ten_thousand
+        of_ten_thousand > 0 && !self.calm && self.rng.below(10_000) < of_ten_thousand
     }
 
     fn is_cut(&self, master: usize) -> bool {
@@ -95,12 +95,12 @@ impl Sim {
         }
         let twice = self.plan.twice;
         if matches!(request, Request::Txn(_)) && self.odds(twice) {
-            let delay = self.hop() + self.chance.below(2 * SECOND);
+            let delay = self.hop() + self.rng.below(2 * SECOND);
             self.after(delay, Event::Arrive { from, call: None, request: request.clone() });
         }
         let mut delay = self.hop();
         if self.masters[from.master].slow_writes_until > self.now && self.is_batch(&request) {
-            delay += self.chance.below(500 * MS);
+            delay += self.rng.below(500 * MS);
         }
         self.after(delay, Event::Arrive { from, call: Some(call), request });
     }
@@ -113,7 +113,7 @@ impl Sim {
     /// How late an answer is on top of what is usual: as late as its caller still takes it.
     fn lateness(&mut self, master: usize, request: &Request) -> u64 {
         let timeout = self.plan.call_timeout.as_micros() as u64;
-        let late = timeout / 2 + self.chance.below(timeout * 45 / 100);
+        let late = timeout / 2 + self.rng.below(timeout * 45 / 100);
         let keep_alive = matches!(request, Request::LeaseKeepAlive { .. });
         if keep_alive && self.masters[master].late_keep_alives_until > self.now {
             return late;
@@ -124,7 +124,7 @@ impl Sim {
         // It loses the lease and leads again before it hears what became of this write.
         self.masters[master].relapses = false;
         self.masters[master].slow_writes_until = self.now + 2 * timeout;
-        let soon = self.chance.below(20 * MS);
+        let soon = self.rng.below(20 * MS);
         self.after(soon, Event::Revoke);
         late
     }
@@ -287,7 +287,7 @@ impl Sim {
         let watches: Vec<WatchId> =
             self.etcd.watches.iter().filter(|watch| watch.of == of).map(|watch| watch.watch).collect();
         for watch in watches {
-            if self.chance.percent(40) {
+            if self.rng.percent(40) {
                 self.end_watch(of, watch);
                 let broken = WatchEvent::Broken("connection reset".into());
                 self.after(1, Event::WatchTells { to: of, watch, event: broken });

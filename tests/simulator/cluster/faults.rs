@@ -16,20 +16,20 @@ impl Sim {
         if self.calm {
             return;
         }
-        let next = self.plan.fault_every / 4 + self.chance.below(self.plan.fault_every * 3 / 2);
+        let next = self.plan.fault_every / 4 + self.rng.below(self.plan.fault_every * 3 / 2);
         self.after(next, Event::Fault);
         // One mistake at a time: a log that is gone while all masters are cannot be told from a new one.
         if self.is_damaged() || self.now < self.quiet_until {
             return;
         }
-        if self.chance.percent(20) {
+        if self.rng.percent(20) {
             self.back_up();
         }
         let total: u64 = self.plan.faults.iter().map(|(_, weight)| weight).sum();
         if total == 0 {
             return;
         }
-        let mut at = self.chance.below(total);
+        let mut at = self.rng.below(total);
         let mut chosen = None;
         for (fault, weight) in &self.plan.faults {
             if at < *weight {
@@ -52,14 +52,14 @@ impl Sim {
 
     /// Any master.
     pub fn any_master(&mut self) -> usize {
-        self.chance.below(self.masters.len() as u64) as usize
+        self.rng.below(self.masters.len() as u64) as usize
     }
 
     /// Mostly the leader.
     fn victim(&mut self) -> usize {
         let any = self.any_master();
         match self.leader() {
-            Some(leader) if self.chance.percent(60) => leader,
+            Some(leader) if self.rng.percent(60) => leader,
             _ => any,
         }
     }
@@ -67,17 +67,17 @@ impl Sim {
     /// A master that does not lead.
     fn standby(&mut self, leader: usize) -> usize {
         let count = self.masters.len();
-        (leader + 1 + self.chance.below(count as u64 - 1) as usize) % count
+        (leader + 1 + self.rng.below(count as u64 - 1) as usize) % count
     }
 
     /// Short, middling or long.
     fn while_(&mut self) -> u64 {
         let ttl = self.plan.leader_ttl.as_micros() as u64;
-        match self.chance.below(4) {
-            0 => self.chance.below(100 * MS),
-            1 => self.chance.below(SECOND),
-            2 => ttl / 2 + self.chance.below(ttl / 2),
-            _ => ttl + self.chance.below(4 * SECOND),
+        match self.rng.below(4) {
+            0 => self.rng.below(100 * MS),
+            1 => self.rng.below(SECOND),
+            2 => ttl / 2 + self.rng.below(ttl / 2),
+            _ => ttl + self.rng.below(4 * SECOND),
         }
     }
 
@@ -105,7 +105,7 @@ impl Sim {
                 self.after(long, Event::Unstall { master: victim });
             }
             Fault::Compact => {
-                let kept = self.chance.below(4);
+                let kept = self.rng.below(4);
                 let revision = self.etcd.model.revision().saturating_sub(kept);
                 let done = self.by_hand(&Request::Compact { revision }).is_ok();
                 note!(self, "compacted to {revision}: {done}");
@@ -119,7 +119,7 @@ impl Sim {
                 }
             }
             Fault::Switchover if awake => {
-                let to = self.chance.percent(50).then(|| format!("m{}", self.any_master()));
+                let to = self.rng.percent(50).then(|| format!("m{}", self.any_master()));
                 self.switch_over(victim, to);
             }
             Fault::Stop if awake => {
@@ -131,7 +131,7 @@ impl Sim {
                 let leader = self.leader();
                 if let (Some(leader), Some((_, lease))) = (leader, self.truth.leader) {
                     let ttl = self.plan.leader_ttl.as_micros() as u64;
-                    let long = ttl + self.chance.below(ttl);
+                    let long = ttl + self.rng.below(ttl);
                     self.cut(leader, long);
                     self.revoke(lease);
                 }
@@ -153,16 +153,16 @@ impl Sim {
             Fault::Forsaken => self.forsake(),
             Fault::StalledTarget => {
                 if let Some(leader) = self.leader().filter(|leader| !self.masters[*leader].paused) {
-                    let (target, stale) = (self.standby(leader), self.chance.percent(30));
+                    let (target, stale) = (self.standby(leader), self.rng.percent(30));
                     let name = Some(format!("m{target}"));
                     // Longer than a target may take, or shorter.
-                    let least = if self.chance.percent(50) { 2_200 * MS } else { 1_000 * MS };
-                    let long = least + self.chance.below(SECOND);
+                    let least = if self.rng.percent(50) { 2_200 * MS } else { 1_000 * MS };
+                    let long = least + self.rng.below(SECOND);
                     self.handover_takes(long + 3 * SECOND);
                     self.undisturbed(long + SECOND);
                     // The record that follows a `Resign` takes its time.
                     self.masters[leader].slow_writes_until = self.now + 6 * SECOND;
-                    if !stale && self.chance.percent(70) {
+                    if !stale && self.rng.percent(70) {
                         // Before the port closes the leader would notice and go on.
                         self.masters[leader].stalls_at_close = Some((target, long));
                     } else if self.masters[target].node.is_some() {
@@ -184,15 +184,15 @@ impl Sim {
                 }
             }
             Fault::Silence => {
-                let client = self.chance.below(self.clients.len() as u64) as usize;
+                let client = self.rng.below(self.clients.len() as u64) as usize;
                 let deadline = self.plan.client_ttl.max(self.plan.inherited_ttl) * MS;
-                let long = deadline / 2 + self.chance.below(3 * deadline);
+                let long = deadline / 2 + self.rng.below(3 * deadline);
                 note!(self, "c{client} is silent for {long}");
                 self.clients[client].silent_until = self.now + long;
             }
             Fault::NoSpace => {
                 // Now and then for longer than answers wait.
-                let longer = self.chance.percent(30);
+                let longer = self.rng.percent(30);
                 let long = if longer { 11 * SECOND + long } else { long };
                 if longer {
                     self.quiet_until = self.now + long;
@@ -242,7 +242,7 @@ impl Sim {
         if joined.is_empty() {
             return;
         }
-        let client = joined[self.chance.below(joined.len() as u64) as usize];
+        let client = joined[self.rng.below(joined.len() as u64) as usize];
         let deadline = self.plan.missed_after();
         let stall = self.plan.handover_timeout.as_micros() as u64 + 2 * SECOND;
         note!(self, "c{client} is silent from here on");

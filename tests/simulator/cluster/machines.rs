@@ -10,7 +10,7 @@ use moonkeeper::replication::node::Input;
 use moonkeeper::replication::time::Monotonic;
 
 use super::Sim;
-use super::chance::Chance;
+use super::rng::Rng;
 
 /// What a pause of a process is to its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,9 +75,9 @@ impl Machine {
     }
 }
 
-/// A source of chance for sleeping machines: the rest of a seed is what it would be without them.
-pub fn chance(seed: u64) -> Chance {
-    Chance::new(seed ^ 0x736c_6565_7073_0000)
+/// A source of random numbers for sleeping machines: the rest of a seed is what it would be without them.
+pub fn rng(seed: u64) -> Rng {
+    Rng::new(seed ^ 0x736c_6565_7073_0000)
 }
 
 impl Sim {

@@ -14,10 +14,10 @@ use moonkeeper::replication::node::{
 };
 use moonkeeper::replication::time::Monotonic;
 
-use super::chance::Chance;
 use super::corruption::Corruption;
 use super::machines::Machine;
 use super::plan::{MS, SECOND};
+use super::rng::Rng;
 use super::serving::Server;
 use super::{Event, Process, Sim};
 
@@ -76,12 +76,12 @@ pub struct Master {
 }
 
 impl Master {
-    pub fn new(index: usize, chance: &mut Chance) -> Self {
+    pub fn new(index: usize, rng: &mut Rng) -> Self {
         Self {
             name: format!("m{index}"),
             boot: 0,
             node: None,
-            machine: Machine::new(chance.below(1 << 40)),
+            machine: Machine::new(rng.below(1 << 40)),
             paused: false,
             inbox: Vec::new(),
             cut_until: 0,
@@ -149,7 +149,7 @@ impl Sim {
         note!(self, "m{index} boots as {}", process.boot);
         let (snapshots, shown_by) = self.read_disk(index, history).unzip();
         // No wall clock is right.
-        let wall = 1_700_000_000_000 + self.chance.below(4_000_000_000);
+        let wall = 1_700_000_000_000 + self.rng.below(4_000_000_000);
         let settings = Settings {
             name: self.masters[index].name.clone(),
             boot_id: Self::boot_id(process),
@@ -163,7 +163,7 @@ impl Sim {
             engine: self.plan.settings.clone(),
             queue_bytes: self.plan.queue_bytes,
             wall: LogTime(wall),
-            seed: self.chance.next(),
+            seed: self.rng.next(),
             history,
             raise_after: self.witnesses.raise_after,
             snapshots,
@@ -206,14 +206,14 @@ impl Sim {
         for other in 0..self.masters.len() {
             let follows = self.masters[other].followed.clone().filter(|peer| peer.boot_id == boot);
             if let Some(peer) = follows
-                && self.chance.percent(80)
+                && self.rng.percent(80)
             {
-                let delay = 20 * MS + self.chance.below(100 * MS);
+                let delay = 20 * MS + self.rng.below(100 * MS);
                 let to = self.process(other);
                 self.after(delay, Event::Dead { to, boot, lease: peer.lease });
             }
         }
-        let delay = 200 * MS + self.chance.below(4 * SECOND);
+        let delay = 200 * MS + self.rng.below(4 * SECOND);
         self.watchdog.trouble(self.now + delay);
         self.after(delay, Event::Boot { master: index });
     }
@@ -359,7 +359,7 @@ impl Sim {
                 Command::Unwatch { watch } => self.end_watch(process, watch),
                 Command::Open { incarnation, clock, term } => self.open(index, incarnation, clock, term),
                 Command::Close => {
-                    let delay = self.chance.below(30 * MS);
+                    let delay = self.rng.below(30 * MS);
                     self.after(delay, Event::Closing { to: process });
                     if let Some((target, long)) = self.masters[index].stalls_at_close.take()
                         && self.masters[target].node.is_some()
@@ -368,7 +368,7 @@ impl Sim {
                     }
                 }
                 Command::FlushLeases { flush, incarnation, clock, .. } => {
-                    let delay = self.chance.below(20 * MS);
+                    let delay = self.rng.below(20 * MS);
                     self.after(delay, Event::Flush { to: process, flush, incarnation, clock });
                 }
                 Command::Discard(incarnation) => drop(incarnation),
@@ -416,7 +416,7 @@ impl Sim {
     pub fn disconnect(&mut self, index: usize, boot: BootId) {
         let name = self.masters[index].name.clone();
         for other in (0..self.masters.len()).filter(|other| *other != index) {
-            let (to, delay) = (self.process(other), self.chance.below(20 * MS));
+            let (to, delay) = (self.process(other), self.rng.below(20 * MS));
             self.after(delay, Event::Gone { to, name: name.clone(), boot });
         }
     }

@@ -1,7 +1,7 @@
 //! A cluster in virtual time: the production code of the role of a master, of the log and of the state machine, over the
 //! model of etcd, with a network and processes that fail as a seed says, and clients whose every answer is checked.
 //!
-//! Nothing here reads a clock or a source of chance but the seed's, so a seed is a run: same seed, same trace.
+//! Nothing here reads a clock or a source of random numbers but the seed's, so a seed is a run: same seed, same trace.
 
 /// A line in the trace, if there is one.
 macro_rules! note {
@@ -13,9 +13,6 @@ macro_rules! note {
     };
 }
 
-#[path = "../../support/engine/chance.rs"]
-#[allow(dead_code)] // shared with other tests, which use more of it
-mod chance;
 mod check;
 mod chunks;
 mod claims;
@@ -31,6 +28,9 @@ mod machines;
 mod masters;
 mod model;
 mod plan;
+#[path = "../../support/engine/rng.rs"]
+#[allow(dead_code)] // shared with other tests, which use more of it
+mod rng;
 mod searches;
 mod serving;
 mod straggler;
@@ -47,7 +47,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use moonkeeper::cluster::keys::Keys;
 use moonkeeper::engine::types::SequenceId;
 
-use chance::Chance;
 use claims::Claims;
 use clients::{Client, Reply};
 use disks::Disks;
@@ -59,6 +58,7 @@ pub use plan::ALL as FAULTS;
 #[cfg(feature = "planted")]
 pub use plan::Focus;
 use plan::Plan;
+use rng::Rng;
 use truth::Truth;
 use watchdog::Watchdog;
 use witness::Witnesses;
@@ -88,7 +88,7 @@ pub struct Outcome {
 /// A cluster in virtual time.
 pub struct Sim {
     plan: Plan,
-    chance: Chance,
+    rng: Rng,
     now: u64,
     queue: BinaryHeap<Reverse<(u64, u64)>>,
     events: std::collections::BTreeMap<u64, Event>,
@@ -115,7 +115,7 @@ pub struct Sim {
     settled: SequenceId,
     witnesses: Witnesses,
     /// Decides whose machines sleep.
-    sleeps: Chance,
+    sleeps: Rng,
     disks: Disks,
 }
 
@@ -140,8 +140,8 @@ pub fn run(seed: u64, tracing: bool) -> Outcome {
 
 impl Sim {
     fn new(seed: u64, tracing: bool) -> Self {
-        let mut chance = Chance::new(seed);
-        let plan = Plan::new(seed, &mut chance);
+        let mut rng = Rng::new(seed);
+        let plan = Plan::new(seed, &mut rng);
         let keys = Keys::new("sim");
         let mut sim = Self {
             now: 0,
@@ -164,18 +164,18 @@ impl Sim {
             quiet_until: 0,
             settled: SequenceId(0),
             witnesses: Witnesses::new(seed),
-            sleeps: machines::chance(seed),
+            sleeps: machines::rng(seed),
             disks: Disks::new(seed),
             keys,
             plan,
-            chance,
+            rng,
         };
         note!(sim, "seed {seed} {:?}", sim.plan);
         sim.found_in_older_format();
         for master in 0..sim.plan.masters {
-            sim.masters.push(Master::new(master, &mut sim.chance));
+            sim.masters.push(Master::new(master, &mut sim.rng));
             let late = sim.plan.lonely && master > 0;
-            let delay = sim.chance.below(200_000) + if late { sim.plan.faults_until } else { 0 };
+            let delay = sim.rng.below(200_000) + if late { sim.plan.faults_until } else { 0 };
             sim.after(delay, Event::Boot { master });
         }
         for number in 0..sim.plan.clients {
@@ -185,10 +185,10 @@ impl Sim {
                 sim.model.give_up(client.uuid);
             }
             sim.clients.push(client);
-            let delay = 100_000 + sim.chance.below(2_000_000);
+            let delay = 100_000 + sim.rng.below(2_000_000);
             sim.after(delay, Event::Step { client: number as usize });
         }
-        let first = sim.plan.fault_every + sim.chance.below(3_000_000);
+        let first = sim.plan.fault_every + sim.rng.below(3_000_000);
         sim.after(first, Event::Fault);
         let calm = sim.plan.faults_until;
         sim.after(calm, Event::Calm);

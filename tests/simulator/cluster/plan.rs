@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use moonkeeper::engine::settings::{EngineSettings, Strategy};
 
-use super::chance::Chance;
+use super::rng::Rng;
 
 /// A second in the simulator's time.
 pub const SECOND: u64 = 1_000_000;
@@ -40,9 +40,9 @@ impl Focus {
     }
 
     /// Which faults there are, by weight.
-    fn faults(self, chance: &mut Chance) -> Vec<(Fault, u64)> {
+    fn faults(self, rng: &mut Rng) -> Vec<(Fault, u64)> {
         let own: &[(Fault, u64)] = match self {
-            Self::Everything => return ALL.into_iter().filter(|_| chance.percent(65)).collect(),
+            Self::Everything => return ALL.into_iter().filter(|_| rng.percent(65)).collect(),
             Self::HandOver => &[
                 (Fault::StalledTarget, 24),
                 (Fault::Switchover, 24),
@@ -69,10 +69,8 @@ impl Focus {
             }
         };
         let others = ALL.into_iter().filter(|(fault, _)| own.iter().all(|(known, _)| known != fault));
-        let others: Vec<_> = others
-            .filter(|_| chance.percent(30))
-            .map(|(fault, weight)| (fault, weight.div_ceil(4)))
-            .collect();
+        let others: Vec<_> =
+            others.filter(|_| rng.percent(30)).map(|(fault, weight)| (fault, weight.div_ceil(4))).collect();
         own.iter().copied().chain(others).collect()
     }
 }
@@ -228,8 +226,8 @@ struct Timeouts {
 }
 
 impl Timeouts {
-    fn new(chance: &mut Chance) -> Self {
-        if chance.percent(15) {
+    fn new(rng: &mut Rng) -> Self {
+        if rng.percent(15) {
             let seconds = Duration::from_secs;
             return Self {
                 leader_ttl: seconds(5),
@@ -238,11 +236,11 @@ impl Timeouts {
                 handover: seconds(10),
             };
         }
-        let leader_ttl = Duration::from_secs(2 + chance.below(4));
-        let call = Duration::from_millis([300, 1_000, 2_000][chance.below(3) as usize]);
+        let leader_ttl = Duration::from_secs(2 + rng.below(4));
+        let call = Duration::from_millis([300, 1_000, 2_000][rng.below(3) as usize]);
         Self {
             leader_ttl,
-            keep_alive: leader_ttl / [3, 5, 8][chance.below(3) as usize],
+            keep_alive: leader_ttl / [3, 5, 8][rng.below(3) as usize],
             call,
             handover: call * 3,
         }
@@ -251,29 +249,29 @@ impl Timeouts {
 
 impl Plan {
     /// What a seed decides.
-    pub fn new(seed: u64, chance: &mut Chance) -> Self {
+    pub fn new(seed: u64, rng: &mut Rng) -> Self {
         let focus = Focus::of(seed);
-        let faults = focus.faults(chance);
-        let quiet = focus == Focus::Everything && chance.percent(10);
-        let lonely = !quiet && chance.percent(if focus == Focus::Log { 50 } else { 10 });
-        let odds = |chance: &mut Chance, most: u64| if chance.percent(50) { chance.below(most) } else { 0 };
+        let faults = focus.faults(rng);
+        let quiet = focus == Focus::Everything && rng.percent(10);
+        let lonely = !quiet && rng.percent(if focus == Focus::Log { 50 } else { 10 });
+        let odds = |rng: &mut Rng, most: u64| if rng.percent(50) { rng.below(most) } else { 0 };
         let (busy, soon) = (focus == Focus::Memory, focus == Focus::HandOver);
-        let delay = if busy { 8 * MS } else { [100, 500, 2 * MS, 8 * MS][chance.below(4) as usize] };
-        let timeouts = Timeouts::new(chance);
-        let masters = [3, 3, 3, 3, 3, 3, 2, 2, 5, 5][chance.below(10) as usize];
+        let delay = if busy { 8 * MS } else { [100, 500, 2 * MS, 8 * MS][rng.below(4) as usize] };
+        let timeouts = Timeouts::new(rng);
+        let masters = [3, 3, 3, 3, 3, 3, 2, 2, 5, 5][rng.below(10) as usize];
         // Another master leads meanwhile that one of the two knows nothing of.
         let masters = if focus == Focus::Lease { masters.max(3) } else { masters };
         let rates: Vec<u64> =
-            (0..masters).map(|_| if chance.percent(60) { 1000 } else { 910 + chance.below(90) }).collect();
+            (0..masters).map(|_| if rng.percent(60) { 1000 } else { 910 + rng.below(90) }).collect();
         // No master may be slower than etcd by more than a tenth.
         let slowest_clock = rates.iter().copied().min().unwrap_or(1000);
-        let etcd_rate = match chance.below(3) {
+        let etcd_rate = match rng.below(3) {
             0 => 1000,
-            1 => 920 + chance.below(80),
+            1 => 920 + rng.below(80),
             _ => 1000 + (slowest_clock - 910),
         };
-        let roomy = chance.percent(35);
-        let faults_until = (20 + chance.below(25)) * SECOND;
+        let roomy = rng.percent(35);
+        let faults_until = (20 + rng.below(25)) * SECOND;
         let work_until = faults_until + 22 * SECOND;
         Self {
             focus,
@@ -281,34 +279,34 @@ impl Plan {
             work_until,
             end: work_until + 4 * SECOND,
             delay,
-            slow: if quiet { 0 } else { odds(chance, if lonely { 2_000 } else { 400 }) },
-            slowest: [500 * MS, 2 * SECOND, 6 * SECOND][chance.below(3) as usize],
+            slow: if quiet { 0 } else { odds(rng, if lonely { 2_000 } else { 400 }) },
+            slowest: [500 * MS, 2 * SECOND, 6 * SECOND][rng.below(3) as usize],
             lonely,
-            lost_requests: if quiet { 0 } else { odds(chance, 300) },
-            lost_answers: if quiet { 0 } else { odds(chance, 400) },
-            twice: if quiet { 0 } else { odds(chance, 500) },
-            refused: if quiet { 0 } else { odds(chance, 100) },
+            lost_requests: if quiet { 0 } else { odds(rng, 300) },
+            lost_answers: if quiet { 0 } else { odds(rng, 400) },
+            twice: if quiet { 0 } else { odds(rng, 500) },
+            refused: if quiet { 0 } else { odds(rng, 100) },
             faults: if quiet { Vec::new() } else { faults },
             fault_every: [SECOND, SECOND, 2 * SECOND, 2 * SECOND, 4 * SECOND, 16 * SECOND]
-                [chance.below(6) as usize],
+                [rng.below(6) as usize],
             leader_ttl: timeouts.leader_ttl,
             keep_alive: timeouts.keep_alive,
             call_timeout: timeouts.call,
             handover_timeout: timeouts.handover,
-            queue_bytes: [800, if busy { 800 } else { 4_000 }, 1 << 20][chance.below(3) as usize],
-            settings: settings(chance, roomy),
-            client_ttl: 5_000 + chance.below(if soon { 1_000 } else { 8_000 }),
-            inherited_ttl: 6_000 + chance.below(if soon { 1_000 } else { 12_000 }),
-            clients: 4 + chance.below(5),
-            think: if busy { 20 * MS } else { [20 * MS, 80 * MS, 300 * MS][chance.below(3) as usize] },
-            keys: 6 + chance.below(30),
-            segment: if roomy { 1 << 22 } else { 8_192 + 4_096 * chance.below(8) },
+            queue_bytes: [800, if busy { 800 } else { 4_000 }, 1 << 20][rng.below(3) as usize],
+            settings: settings(rng, roomy),
+            client_ttl: 5_000 + rng.below(if soon { 1_000 } else { 8_000 }),
+            inherited_ttl: 6_000 + rng.below(if soon { 1_000 } else { 12_000 }),
+            clients: 4 + rng.below(5),
+            think: if busy { 20 * MS } else { [20 * MS, 80 * MS, 300 * MS][rng.below(3) as usize] },
+            keys: 6 + rng.below(30),
+            segment: if roomy { 1 << 22 } else { 8_192 + 4_096 * rng.below(8) },
             masters,
             rates,
             etcd_rate,
-            data_dir: chance.percent(50),
-            relaxed: chance.percent(10).then(|| (1 + chance.below(16), Duration::from_millis(50))),
-            client_patience: if chance.percent(12) { 12 * SECOND } else { 2 * SECOND },
+            data_dir: rng.percent(50),
+            relaxed: rng.percent(10).then(|| (1 + rng.below(16), Duration::from_millis(50))),
+            client_patience: if rng.percent(12) { 12 * SECOND } else { 2 * SECOND },
             groups: if focus == Focus::HandOver { 60 } else { 15 },
         }
     }
@@ -332,16 +330,15 @@ impl Plan {
 }
 
 /// With room for everything nothing is evicted, and what was acknowledged stays.
-fn settings(chance: &mut Chance, roomy: bool) -> EngineSettings {
+fn settings(rng: &mut Rng, roomy: bool) -> EngineSettings {
     EngineSettings {
-        lease_ttl_ms: 500 + chance.below(5_000),
+        lease_ttl_ms: 500 + rng.below(5_000),
         soft_pin_ttl_ms: 5_000,
-        high_watermark: if roomy { 0.99 } else { 0.5 + chance.below(45) as f64 / 100.0 },
-        eviction_ratio: 0.05 + chance.below(20) as f64 / 100.0,
-        discard_timeout_ms: 1_000 + chance.below(4_000),
-        release_timeout_ms: 4_000 + chance.below(16_000),
-        strategy: [Strategy::Random, Strategy::FreeRatioFirst, Strategy::LocalFirst]
-            [chance.below(3) as usize],
+        high_watermark: if roomy { 0.99 } else { 0.5 + rng.below(45) as f64 / 100.0 },
+        eviction_ratio: 0.05 + rng.below(20) as f64 / 100.0,
+        discard_timeout_ms: 1_000 + rng.below(4_000),
+        release_timeout_ms: 4_000 + rng.below(16_000),
+        strategy: [Strategy::Random, Strategy::FreeRatioFirst, Strategy::LocalFirst][rng.below(3) as usize],
         ..EngineSettings::default()
     }
 }

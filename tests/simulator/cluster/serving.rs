@@ -112,7 +112,7 @@ impl Sim {
             timetable: Timetable::new(LEASE_SYNC_MS),
             ticket: None,
         });
-        let (to, delay) = (self.process(index), self.chance.below(5 * MS));
+        let (to, delay) = (self.process(index), self.rng.below(5 * MS));
         self.after(delay, Event::Opened { to, serial });
     }
 
@@ -121,11 +121,11 @@ impl Sim {
         if self.masters[index].server.as_ref().is_none_or(|server| server.serial != serial) {
             return;
         }
-        if !self.calm && self.chance.percent(2) {
+        if !self.calm && self.rng.percent(2) {
             note!(self, "m{index} cannot open its port");
             return self.input(index, Input::OpenFailed("address in use".into()));
         }
-        let (now, inherited_ttl, seed) = (self.log_time(index), self.plan.inherited_ttl, self.chance.next());
+        let (now, inherited_ttl, seed) = (self.log_time(index), self.plan.inherited_ttl, self.rng.next());
         let opened_at = self.clock(index);
         if let Some(server) = &mut self.masters[index].server {
             server.open = true;
@@ -148,7 +148,7 @@ impl Sim {
             server.incarnation.guards.close();
             server.liveness.pause(now);
         }
-        let (to, delay) = (self.process(index), self.chance.below(10 * MS));
+        let (to, delay) = (self.process(index), self.rng.below(10 * MS));
         self.after(delay, Event::Closed { to, since: self.now });
     }
 

@@ -24,13 +24,13 @@ pub struct Straggler {
 impl Sim {
     /// The port is about to be closed, and a call does not end with it.
     pub fn leave_straggler(&mut self, index: usize, incarnation: &Arc<Incarnation>, clock: LogClock) {
-        if self.calm || !self.chance.percent(20) {
+        if self.calm || !self.rng.percent(20) {
             return;
         }
         let Some(guard) = incarnation.guards.guard() else { return };
-        let (prefix, delay) = (self.prefix(), self.chance.below(4 * SECOND));
+        let (prefix, delay) = (self.prefix(), self.rng.below(4 * SECOND));
         // A call that is between two chunks sees in time that it was cancelled; one that is inside of one does not.
-        let delay = if self.chance.percent(70) { delay / 8 } else { delay };
+        let delay = if self.rng.percent(70) { delay / 8 } else { delay };
         let to = self.process(index);
         self.masters[index].straggler =
             Some(Straggler { guard, incarnation: Arc::clone(incarnation), clock, prefix });
@@ -56,7 +56,7 @@ impl Sim {
     /// Promises to readers are written down; now and then there is no time for all of them.
     pub fn flush_leases(&mut self, index: usize, flush: FlushId, incarnation: &Incarnation, clock: LogClock) {
         let at = clock.at(self.clock(index));
-        let mut steps = if self.chance.percent(10) { self.chance.below(300) } else { u64::MAX };
+        let mut steps = if self.rng.percent(10) { self.rng.below(300) } else { u64::MAX };
         let go_on = || {
             steps = steps.saturating_sub(1);
             steps > 0
@@ -69,7 +69,7 @@ impl Sim {
 
     /// A standby loses its connection to the primary for a while.
     pub fn lose_peer(&mut self, index: usize) {
-        let long = 100 * MS + self.chance.below(4 * SECOND);
+        let long = 100 * MS + self.rng.below(4 * SECOND);
         note!(self, "m{index} loses its connection to the primary for {long}");
         self.masters[index].disconnected_until = self.now + long;
         let boot = Self::boot_id(self.process(index));

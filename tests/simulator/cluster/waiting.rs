@@ -218,8 +218,8 @@ impl Sim {
             self.look_in(index, 0);
         }
         for (parked, known) in leaving {
-            let lost = !self.calm && self.chance.below(200) == 0;
-            let delay = self.plan.delay + if lost { 10 * SECOND } else { self.chance.below(self.plan.delay) };
+            let lost = !self.calm && self.rng.below(200) == 0;
+            let delay = self.plan.delay + if lost { 10 * SECOND } else { self.rng.below(self.plan.delay) };
             let (client, number) = (parked.client, parked.number);
             if known {
                 self.check_role(index);

@@ -8,14 +8,14 @@ use moonkeeper::coordination::types::{LeaseId, Op, Request, Txn};
 use moonkeeper::engine::format::Format;
 use moonkeeper::replication::formats;
 
-use super::chance::Chance;
 use super::plan::MS;
+use super::rng::Rng;
 use super::{Event, Process, Sim};
 
 /// What witnesses saw, and what they said.
 pub struct Witnesses {
-    /// A source of chance of their own: the rest of a seed is what it would be without them.
-    chance: Chance,
+    /// A source of random numbers of their own: the rest of a seed is what it would be without them.
+    rng: Rng,
     /// Of a hundred reports so many arrive.
     arrive: u64,
     /// When processes died.
@@ -30,14 +30,14 @@ pub struct Witnesses {
 
 impl Witnesses {
     pub fn new(seed: u64) -> Self {
-        let mut chance = Chance::new(seed ^ 0x7769_746e_6573_7300);
+        let mut rng = Rng::new(seed ^ 0x7769_746e_6573_7300);
         Self {
-            arrive: [0, 50, 90, 100][chance.below(4) as usize],
-            older: chance.percent(30),
-            raise_after: Duration::from_millis(chance.below(20_000)),
+            arrive: [0, 50, 90, 100][rng.below(4) as usize],
+            older: rng.percent(30),
+            raise_after: Duration::from_millis(rng.below(20_000)),
             died: BTreeMap::new(),
             heard: BTreeMap::new(),
-            chance,
+            rng,
         }
     }
 
@@ -75,8 +75,8 @@ impl Sim {
 
     fn report_end(&mut self, index: usize, boot: BootId) {
         for other in (0..self.masters.len()).filter(|other| *other != index) {
-            let arrives = self.witnesses.chance.percent(self.witnesses.arrive);
-            let delay = self.witnesses.chance.below(60 * MS);
+            let arrives = self.witnesses.rng.percent(self.witnesses.arrive);
+            let delay = self.witnesses.rng.below(60 * MS);
             let to = self.process(other);
             if arrives && self.masters[other].node.is_some() {
                 self.after(delay, Event::Witness { to, boot });

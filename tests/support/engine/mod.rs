@@ -3,17 +3,17 @@
 #![allow(dead_code, unused_imports)] // each test program uses a part of this
 #![allow(clippy::unwrap_used)] // clippy knows test functions but not their helpers
 
-pub mod chance;
 pub mod claims;
 pub mod pair;
 pub mod recording;
+pub mod rng;
 pub mod seeds;
 pub mod snapshots;
 pub mod world;
 
-pub use chance::{Chance, cases};
 pub use claims::Claims;
 pub use pair::Pair;
+pub use rng::{Rng, cases};
 pub use seeds::seeds;
 pub use snapshots::{items, restored};
 

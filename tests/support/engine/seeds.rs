@@ -3,7 +3,7 @@
 #[path = "../dated.rs"]
 mod dated;
 
-use super::chance::cases;
+use super::rng::cases;
 
 /// The first few seeds, `usual` or as many as `MOONKEEPER_TEST_CASES` says for a soak, which show what they once showed, and
 /// a few of the day, which look further. `MOONKEEPER_TEST_DAY` brings those of a day back.

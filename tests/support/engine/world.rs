@@ -16,7 +16,7 @@ use moonkeeper::engine::walk::Cursor;
 
 use super::claims::{Bytes, bytes_of};
 use super::recording::Recording;
-use super::{Chance, Claims, Pair, uuid};
+use super::{Claims, Pair, Rng, uuid};
 
 const KEYS: u64 = 80;
 const CLIENTS: u64 = 4;
@@ -29,7 +29,7 @@ const TASKS: u64 = 40;
 pub struct World {
     pub pair: Pair,
     pub claims: Claims,
-    chance: Chance,
+    rng: Rng,
     clock: u64,
     settings: EngineSettings,
     /// Segments whose client has not told them to this primary yet.
@@ -64,55 +64,55 @@ fn spec_of(segment: &Segment) -> SegmentSpec<'_> {
     }
 }
 
-fn settings(chance: &mut Chance) -> EngineSettings {
+fn settings(rng: &mut Rng) -> EngineSettings {
     let strategies = [Strategy::Random, Strategy::FreeRatioFirst, Strategy::LocalFirst];
     EngineSettings {
-        lease_ttl_ms: 500 + chance.below(10_000),
+        lease_ttl_ms: 500 + rng.below(10_000),
         soft_pin_ttl_ms: 20_000,
-        evict_soft_pinned: chance.percent(70),
-        high_watermark: 0.3 + chance.below(60) as f64 / 100.0,
-        eviction_ratio: 0.02 + chance.below(30) as f64 / 100.0,
-        discard_timeout_ms: 5_000 + chance.below(10_000),
-        release_timeout_ms: 5_000 + chance.below(60_000),
-        strategy: strategies[chance.below(3) as usize],
+        evict_soft_pinned: rng.percent(70),
+        high_watermark: 0.3 + rng.below(60) as f64 / 100.0,
+        eviction_ratio: 0.02 + rng.below(30) as f64 / 100.0,
+        discard_timeout_ms: 5_000 + rng.below(10_000),
+        release_timeout_ms: 5_000 + rng.below(60_000),
+        strategy: strategies[rng.below(3) as usize],
         max_pending_tasks: 12,
         max_processing_tasks: 6,
         max_finished_tasks: 5,
         pending_task_timeout_ms: 30_000,
-        processing_task_timeout_ms: if chance.percent(50) { 0 } else { 20_000 },
+        processing_task_timeout_ms: if rng.percent(50) { 0 } else { 20_000 },
         ..EngineSettings::default()
     }
 }
 
 impl World {
     pub fn new(seed: u64) -> Self {
-        let mut chance = Chance::new(seed);
-        let settings = settings(&mut chance);
+        let mut rng = Rng::new(seed);
+        let settings = settings(&mut rng);
         // Whoever takes over may be set up otherwise; how long writers have is the same, or nobody could say.
         let others = EngineSettings {
-            lease_ttl_ms: 500 + chance.below(10_000),
+            lease_ttl_ms: 500 + rng.below(10_000),
             max_finished_tasks: 3,
             ..settings.clone()
         };
         let pair = Pair::with(settings.clone(), others);
-        Self::on(pair, settings, chance, seed)
+        Self::on(pair, settings, rng, seed)
     }
 
     /// Like [`World::new`], with the log recorded as bytes.
     pub fn recorded(seed: u64, recording: Recording) -> Self {
-        let mut chance = Chance::new(seed);
-        let settings = settings(&mut chance);
+        let mut rng = Rng::new(seed);
+        let settings = settings(&mut rng);
         let pair = Pair::new(settings.clone());
         pair.record(recording);
-        Self::on(pair, settings, chance, seed)
+        Self::on(pair, settings, rng, seed)
     }
 
-    fn on(mut pair: Pair, settings: EngineSettings, chance: Chance, seed: u64) -> Self {
+    fn on(mut pair: Pair, settings: EngineSettings, rng: Rng, seed: u64) -> Self {
         pair.primary.sequencer(LogTime(0)).seed_rng(seed);
         let clock = 1_000_000;
         pair.begin(LogTime(clock), 0);
         let (claims, closed, done) = (Claims::default(), HashMap::new(), HashMap::new());
-        Self { pair, claims, chance, clock, settings, closed, done }
+        Self { pair, claims, rng, clock, settings, closed, done }
     }
 
     /// One random operation at a random moment, and the checks that are cheap.
@@ -130,29 +130,29 @@ impl World {
     }
 
     fn pass_time(&mut self) {
-        self.clock += match self.chance.below(1000) {
-            0..900 => self.chance.below(20),
-            900..985 => self.chance.below(1_000),
-            985..998 => self.chance.below(15_000),
-            _ => self.chance.below(200_000),
+        self.clock += match self.rng.below(1000) {
+            0..900 => self.rng.below(20),
+            900..985 => self.rng.below(1_000),
+            985..998 => self.rng.below(15_000),
+            _ => self.rng.below(200_000),
         };
     }
 
     /// Now; but now and then whoever asks has a clock that is behind.
     fn now(&mut self) -> LogTime {
-        LogTime(self.clock - if self.chance.percent(2) { self.chance.below(900_000) } else { 0 })
+        LogTime(self.clock - if self.rng.percent(2) { self.rng.below(900_000) } else { 0 })
     }
 
     fn key(&mut self) -> String {
-        format!("key-{}", self.chance.below(KEYS))
+        format!("key-{}", self.rng.below(KEYS))
     }
 
     fn client(&mut self) -> Uuid {
-        uuid(100 + self.chance.below(CLIENTS))
+        uuid(100 + self.rng.below(CLIENTS))
     }
 
     fn name(&mut self) -> Vec<u8> {
-        format!("name-{}", self.chance.below(NAMES)).into_bytes()
+        format!("name-{}", self.rng.below(NAMES)).into_bytes()
     }
 
     fn count(&mut self, kind: &'static str, success: bool) -> &'static str {
@@ -161,7 +161,7 @@ impl World {
     }
 
     fn act(&mut self) -> &'static str {
-        match self.chance.below(1030) {
+        match self.rng.below(1030) {
             0..40 => self.mount(),
             40..45 => self.unmount(),
             45..50 => self.drain(),
@@ -222,9 +222,9 @@ impl World {
 
     /// The primary is lost, but goes on answering reads for a while. Nobody else knows of the promises in them.
     fn fail_over(&mut self) -> &'static str {
-        let (now, answers_for) = (LogTime(self.clock), 1 + self.chance.below(3_000));
-        for _ in 0..self.chance.below(20) {
-            let (key, later) = (self.key(), now.plus(self.chance.below(answers_for)));
+        let (now, answers_for) = (LogTime(self.clock), 1 + self.rng.below(3_000));
+        for _ in 0..self.rng.below(20) {
+            let (key, later) = (self.key(), now.plus(self.rng.below(answers_for)));
             let until = later.plus(self.pair.primary.settings.lease_ttl_ms);
             if let Ok((object, bytes)) = heard(self.pair.primary.get(key.as_bytes(), later, see)).result {
                 self.claims.promised(object, bytes.into_iter(), until);
@@ -278,7 +278,7 @@ impl World {
         let (now, client) = (self.now(), self.client());
         let mut segments = self.pair.primary.segments();
         segments.retain(|segment| segment.client == client);
-        if self.chance.percent(20) {
+        if self.rng.percent(20) {
             segments.pop();
         }
         let specs: Vec<SegmentSpec<'_>> = segments.iter().map(|segment| spec_of(segment)).collect();
@@ -310,9 +310,9 @@ impl World {
     /// A segment by number is always the same but for its client, name and base now and then.
     fn mount(&mut self) -> &'static str {
         let now = self.now();
-        let number = self.chance.below(SEGMENTS);
-        let odd = u64::from(self.chance.percent(5));
-        let shift = if self.chance.percent(20) { self.chance.below(3) * 32 } else { 0 };
+        let number = self.rng.below(SEGMENTS);
+        let odd = u64::from(self.rng.percent(5));
+        let shift = if self.rng.percent(20) { self.rng.below(3) * 32 } else { 0 };
         let name = format!("name-{}", (number + odd) % NAMES);
         let endpoint = format!("endpoint-{}", number % 4);
         let host = format!("host-{}", number % 3);
@@ -327,7 +327,7 @@ impl World {
             host_id: host.as_bytes(),
         };
         let client = uuid(100 + (number + odd) % CLIENTS);
-        let remount = self.chance.percent(50);
+        let remount = self.rng.percent(50);
         let answer = if remount {
             self.pair.primary.remount(&[spec], client, now)
         } else {
@@ -341,39 +341,39 @@ impl World {
     }
 
     fn unmount(&mut self) -> &'static str {
-        let (now, id) = (self.now(), uuid(200 + self.chance.below(SEGMENTS)));
+        let (now, id) = (self.now(), uuid(200 + self.rng.below(SEGMENTS)));
         let there = self.pair.primary.segment_status_by_id(id).result.is_ok();
         let _ = self.pair.primary.sequencer(now).unmount(id);
         self.count("unmount", there)
     }
 
     fn drain(&mut self) -> &'static str {
-        let (now, number) = (self.now(), self.chance.below(SEGMENTS));
+        let (now, number) = (self.now(), self.rng.below(SEGMENTS));
         let (id, client) = (uuid(200 + number), uuid(100 + number % CLIENTS));
-        let grace = self.chance.below(3) * 10_000;
+        let grace = self.rng.below(3) * 10_000;
         let answer = self.pair.primary.sequencer(now).graceful_unmount(id, client, grace);
         self.count("drain", answer.result.is_ok())
     }
 
     fn write(&mut self, upsert: bool) -> &'static str {
         let (now, key, client, name) = (self.now(), self.key(), self.client(), self.name());
-        let group = format!("group-{}", self.chance.below(GROUPS));
-        let soft_pin = match self.chance.below(6) {
-            0 => SoftPin::Enable(1 + self.chance.below(40_000)),
+        let group = format!("group-{}", self.rng.below(GROUPS));
+        let soft_pin = match self.rng.below(6) {
+            0 => SoftPin::Enable(1 + self.rng.below(40_000)),
             1 => SoftPin::Disable,
             _ => SoftPin::Preserve,
         };
         let config = WriteConfig {
-            replicas: if self.chance.percent(70) { 1 } else { 1 + self.chance.below(4) },
+            replicas: if self.rng.percent(70) { 1 } else { 1 + self.rng.below(4) },
             soft_pin,
-            hard_pin: self.chance.percent(4),
-            preferred: if self.chance.percent(20) { &[&name] } else { &[] },
-            host_id: if self.chance.percent(30) { b"host-1" } else { b"" },
-            data_type: self.chance.below(3) as u8,
-            group: self.chance.percent(if upsert { 5 } else { 40 }).then_some(group.as_bytes()),
+            hard_pin: self.rng.percent(4),
+            preferred: if self.rng.percent(20) { &[&name] } else { &[] },
+            host_id: if self.rng.percent(30) { b"host-1" } else { b"" },
+            data_type: self.rng.below(3) as u8,
+            group: self.rng.percent(if upsert { 5 } else { 40 }).then_some(group.as_bytes()),
         };
-        let usual = [64, 1000, 2048, 4096][self.chance.below(4) as usize];
-        let size = if self.chance.percent(70) { usual } else { 1 + self.chance.below(6_000) };
+        let usual = [64, 1000, 2048, 4096][self.rng.below(4) as usize];
+        let size = if self.rng.percent(70) { usual } else { 1 + self.rng.below(6_000) };
         let old = self.pair.primary.peek(key.as_bytes(), |object| object.id).result.ok();
         let mut sequencer = self.pair.primary.sequencer(now);
         let log_now = sequencer.now;
@@ -417,8 +417,8 @@ impl World {
 
     fn end(&mut self) -> &'static str {
         let (now, (key, first)) = (self.now(), self.writer());
-        let checksum = self.chance.percent(30).then(|| self.chance.next());
-        let types = if self.chance.percent(3) { ReplicaTypes::Others } else { ReplicaTypes::Memory };
+        let checksum = self.rng.percent(30).then(|| self.rng.next());
+        let types = if self.rng.percent(3) { ReplicaTypes::Others } else { ReplicaTypes::Memory };
         let (mut ended, mut gone) = (false, false);
         for client in (0..CLIENTS).map(|nth| uuid(100 + (first.first + nth) % CLIENTS)) {
             let answer = heard(self.pair.primary.sequencer(now).end(client, key.as_bytes(), types, checksum));
@@ -451,7 +451,7 @@ impl World {
         let (now, key) = (self.now(), self.key());
         let until = now.plus(self.pair.primary.settings.lease_ttl_ms);
         let mut seen = Vec::new();
-        let kind = match self.chance.below(10) {
+        let kind = match self.rng.below(10) {
             0..3 => {
                 if heard(self.pair.primary.exist(key.as_bytes(), now)).result == Ok(true) {
                     seen.extend(self.pair.primary.peek(key.as_bytes(), see).result);
@@ -459,7 +459,7 @@ impl World {
                 "exist"
             }
             3 => {
-                let shard = self.chance.below(SHARDS as u64) as usize;
+                let shard = self.rng.below(SHARDS as u64) as usize;
                 let keys = self.pair.primary.keys(&mut Cursor::of_shard(shard)).unwrap();
                 seen.extend(
                     keys.iter()
@@ -501,7 +501,7 @@ impl World {
     }
 
     fn remove(&mut self) -> &'static str {
-        let (now, key, force) = (self.now(), self.key(), self.chance.percent(30));
+        let (now, key, force) = (self.now(), self.key(), self.rng.percent(30));
         let gone = self.removing(force, |world| {
             heard(world.pair.primary.sequencer(now).remove(key.as_bytes(), force)).result.is_ok()
         });
@@ -509,8 +509,8 @@ impl World {
     }
 
     fn batch_remove(&mut self) -> &'static str {
-        let (now, force) = (self.now(), self.chance.percent(20));
-        let keys: Vec<String> = (0..self.chance.below(6)).map(|_| self.key()).collect();
+        let (now, force) = (self.now(), self.rng.percent(20));
+        let keys: Vec<String> = (0..self.rng.below(6)).map(|_| self.key()).collect();
         let keys: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
         let mut gone = 0;
         self.removing(force, |world| {
@@ -524,7 +524,7 @@ impl World {
     }
 
     fn remove_matching(&mut self) -> &'static str {
-        let (now, force, digit) = (self.now(), self.chance.percent(20), b'0' + self.chance.below(10) as u8);
+        let (now, force, digit) = (self.now(), self.rng.percent(20), b'0' + self.rng.below(10) as u8);
         let mut cursor = Cursor::default();
         let ids: Vec<ObjectId> = std::iter::from_fn(|| self.pair.primary.keys(&mut cursor))
             .flatten()
@@ -536,14 +536,14 @@ impl World {
     }
 
     fn remove_all(&mut self) -> &'static str {
-        let (now, force) = (self.now(), self.chance.percent(20));
+        let (now, force) = (self.now(), self.rng.percent(20));
         let gone = self.removing(force, |world| world.pair.primary.remove_all(force, now).0);
         self.count("remove all", gone > 0)
     }
 
     fn clear(&mut self) -> &'static str {
         let (now, key, client, name) = (self.now(), self.key(), self.client(), self.name());
-        let name = if self.chance.percent(30) { Vec::new() } else { name };
+        let name = if self.rng.percent(30) { Vec::new() } else { name };
         let answer = self.pair.primary.sequencer(now).replica_clear(client, key.as_bytes(), &name);
         self.count("clear", answer.result == Ok(true))
     }
@@ -557,9 +557,9 @@ impl World {
                 .map(|replica| replica.segment.name.to_vec())
         });
         let source = source.result.ok().flatten().unwrap_or_default();
-        let targets: Vec<Vec<u8>> = (0..1 + self.chance.below(2)).map(|_| self.name()).collect();
+        let targets: Vec<Vec<u8>> = (0..1 + self.rng.below(2)).map(|_| self.name()).collect();
         let targets: Vec<&[u8]> = targets.iter().map(Vec::as_slice).collect();
-        let copy = self.chance.percent(50);
+        let copy = self.rng.percent(50);
         let mut sequencer = self.pair.primary.sequencer(now);
         let log_now = sequencer.now;
         let answer = if copy {
@@ -578,7 +578,7 @@ impl World {
     }
 
     fn end_replication(&mut self) -> &'static str {
-        let (now, key, revoke) = (self.now(), self.key(), self.chance.percent(25));
+        let (now, key, revoke) = (self.now(), self.key(), self.rng.percent(25));
         let (mut ended, mut gone) = (false, false);
         for client in (0..CLIENTS).map(|nth| uuid(100 + nth)) {
             for kind in [CopyOrMove::Copy, CopyOrMove::Move] {
@@ -602,9 +602,9 @@ impl World {
 
     fn task(&mut self) -> &'static str {
         let (now, key, client, name) = (self.now(), self.key(), self.client(), self.name());
-        let id = uuid(1000 + self.chance.below(TASKS));
-        let choice = self.chance.below(4);
-        let success = self.chance.percent(50);
+        let id = uuid(1000 + self.rng.below(TASKS));
+        let choice = self.rng.below(4);
+        let success = self.rng.percent(50);
         let source = self.pair.primary.peek(key.as_bytes(), |object| {
             object.replicas().next().map(|replica| replica.segment.name.to_vec())
         });
@@ -630,9 +630,9 @@ impl World {
     }
 
     fn metadata(&mut self) -> &'static str {
-        let (now, key) = (self.now(), format!("entry-{}", self.chance.below(8)));
-        let value = self.chance.next().to_le_bytes();
-        let put = self.chance.percent(60);
+        let (now, key) = (self.now(), format!("entry-{}", self.rng.below(8)));
+        let value = self.rng.next().to_le_bytes();
+        let put = self.rng.percent(60);
         let mut sequencer = self.pair.primary.sequencer(now);
         let done = if put {
             sequencer.put_metadata(key.as_bytes(), &value, |_, _, _| Ok::<_, ()>(())).is_ok()

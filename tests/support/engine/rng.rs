@@ -1,9 +1,9 @@
 //! Chance from a seed, and how much of it a run takes.
 
 /// A small generator: the same seed gives the same run.
-pub struct Chance(u64);
+pub struct Rng(u64);
 
-impl Chance {
+impl Rng {
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1)
     }
