@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_that_may_be_anothers_come_without_the_advice_to_delete_them() {
+    fn keys_of_another_log_come_without_the_advice_to_delete_them() {
         let note = |left| {
             let event = farewell(&Finalizer::Remove(left), "demo").unwrap();
             assert!(event.warning && event.reason == "KeysLeft");
