@@ -183,12 +183,12 @@ def told(who, question, answer):
 
 
 def metrics(who, port):
-    """Name, type and labels of every metric. Names of segments and versions are values that come from elsewhere."""
+    """Name, type and labels of every metric. Names of segments, versions and addresses come from elsewhere."""
     text = ask(port, "GET", "/metrics")[2]
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     found = set()
     for name, labels in re.findall(r"^([a-z]\w*)(?:\{(.*)\})? ", text, re.MULTILINE):
-        labels = re.sub(r'(segment|version)="[^"]*"', r"\1", labels)
+        labels = re.sub(r'(segment|version|endpoint)="[^"]*"', r"\1", labels)
         family = name if name in types else re.sub(r"_(bucket|sum|count)$", "", name)
         found.add(f"{who} metric {name} {types.get(family)} {labels}".rstrip())
     return sorted(found)
