@@ -131,8 +131,8 @@ fn is_for_another(why: &AdminCallError) -> bool {
     }
 }
 
-/// Returns the masters to ask, in this order: the one that was named, else the given one if it is a standby, then the
-/// other standbys, the one that has applied most first.
+/// Returns the masters to ask, in this order: the member that `--member` names; without it the master at the given
+/// address, if it is a standby, then the other standbys by their last applied record, the highest first.
 fn targets(status: &Status, given: &str, wanted: Option<&str>) -> Result<Vec<Target>, CreateError> {
     let own = Target { name: status.name.clone(), address: given.to_owned() };
     let target =

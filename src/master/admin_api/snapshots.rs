@@ -40,7 +40,7 @@ pub struct SnapshotAnswer {
     pub running: Option<SnapshotProgress>,
 }
 
-/// Returns the snapshots that this master holds and the one that it takes.
+/// Returns the snapshots that this master holds and the snapshot being taken.
 pub(super) async fn list(State(control): State<Arc<dyn Control>>) -> Response {
     answer::json(StatusCode::OK, &SnapshotsAnswer { snapshots: control.status().snapshots })
 }
