@@ -6,6 +6,10 @@ use super::log_end::LogId;
 use crate::coordination::types::KeyRange;
 use crate::engine::types::SequenceId;
 
+/// Records that a page of a log covers at most. etcd counts all keys of a range, however few it returns, so that pages
+/// that go to the end of the log would make a read of the whole log cost the square of its length.
+const PAGE_RECORDS: u64 = 4096;
+
 /// The names of the keys of one cluster.
 #[derive(Clone, Debug)]
 pub struct Keys {
@@ -112,11 +116,23 @@ impl Keys {
         KeyRange::prefix(self.of_log("batches/"))
     }
 
-    /// Returns the range of the batches of a log whose first record has this id or a later one.
+    /// Returns the range of a page of a log that ends at `last`, from the batch whose first record is `first` on, and
+    /// where the page after it begins. The last page goes to the end of the log's keys: a batch after `last` is found.
     #[must_use]
-    pub fn batches_from(&self, log: LogId, first: SequenceId) -> KeyRange {
-        let end = KeyRange::prefix(self.of_log(&format!("batches/{log}/"))).end;
-        KeyRange { start: self.batch(log, first), end }
+    pub fn page_of_batches(
+        &self,
+        log: LogId,
+        first: SequenceId,
+        last: SequenceId,
+    ) -> (KeyRange, Option<SequenceId>) {
+        let start = self.batch(log, first);
+        let next = SequenceId(first.0.saturating_add(PAGE_RECORDS));
+        if next <= last {
+            (KeyRange { start, end: Some(self.batch(log, next)) }, Some(next))
+        } else {
+            let all = KeyRange::prefix(self.of_log(&format!("batches/{log}/")));
+            (KeyRange { start, end: all.end }, None)
+        }
     }
 
     fn of_cluster(&self, name: &str) -> Bytes {
@@ -138,15 +154,27 @@ mod tests {
         let batch = |id| keys.batch(LogId(7), SequenceId(id));
         assert!(batch(9) < batch(10));
         assert!(keys.batches().contains(&batch(9)));
-        assert!(keys.batches_from(LogId(7), SequenceId(10)).contains(&batch(1000)));
-        assert!(!keys.batches_from(LogId(7), SequenceId(10)).contains(&batch(9)));
-        assert!(!keys.batches_from(LogId(6), SequenceId(10)).contains(&batch(1000)));
         assert!(!keys.batches().contains(&keys.latest()));
         assert!(!keys.cluster().contains(&keys.latest()));
         // Deleted with the cluster, and never taken for a member.
         assert!(keys.cluster().contains(&keys.peer_token()));
         assert_eq!(keys.member_name(&keys.peer_token()), None);
         assert_eq!(&batch(7)[..], b"mooncake-store/oplog/demo/batches/0000000000000007/00000000000000000007");
+    }
+
+    #[test]
+    fn pages_of_a_log_meet_and_end_with_it() {
+        let keys = Keys::new("demo");
+        let batch = |id| keys.batch(LogId(7), SequenceId(id));
+        let page = |first, last| keys.page_of_batches(LogId(7), SequenceId(first), SequenceId(last));
+        let (range, next) = page(10, 10 + PAGE_RECORDS);
+        assert_eq!(next, Some(SequenceId(10 + PAGE_RECORDS)));
+        assert!(!range.contains(&batch(9)) && range.contains(&batch(10)));
+        assert!(range.contains(&batch(9 + PAGE_RECORDS)) && !range.contains(&batch(10 + PAGE_RECORDS)));
+        let (range, next) = page(10, 9 + PAGE_RECORDS);
+        assert_eq!(next, None);
+        assert!(range.contains(&batch(10)) && range.contains(&batch(u64::MAX)));
+        assert!(!range.contains(&keys.batch(LogId(8), SequenceId(10))));
     }
 
     #[test]

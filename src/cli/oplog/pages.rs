@@ -19,8 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The batches of a log from one sequence id on.
 pub(super) struct Pages<'e> {
     etcd: &'e Etcd,
-    /// The range that is still to be read.
-    rest: Option<KeyRange>,
+    keys: &'e Keys,
+    end: Latest,
+    /// The range that is read next, and where the page after it begins.
+    next: Option<(KeyRange, Option<SequenceId>)>,
     revision: u64,
 }
 
@@ -35,21 +37,29 @@ impl<'e> Pages<'e> {
         let (revision, page) = get(etcd, latest).await?;
         let Some(entry) = page.entries.first() else { return Ok(None) };
         let end = Latest::from_bytes(&entry.value)?;
-        Ok(Some(Self { etcd, rest: Some(keys.batches_from(end.log, first)), revision }))
+        let next = Some(keys.page_of_batches(end.log, first, end.last));
+        Ok(Some(Self { etcd, keys, end, next, revision }))
     }
 
     /// Returns the next page, which is not empty; `None` after the last.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<KeyValue>>, Failure> {
-        let Some(range) = self.rest.take() else { return Ok(None) };
-        let end = range.end.clone();
-        let page = Get { range, revision: self.revision, limit: PAGE, keys_only: false };
-        let (_, Page { entries, more }) = get(self.etcd, page).await?;
-        if let Some(last) = entries.last().filter(|_| more) {
-            let mut after = BytesMut::from(&last.key[..]);
-            after.put_u8(0);
-            self.rest = Some(KeyRange { start: after.freeze(), end });
+        while let Some((range, after)) = self.next.take() {
+            let end = range.end.clone();
+            let page = Get { range, revision: self.revision, limit: PAGE, keys_only: false };
+            let (_, Page { entries, more }) = get(self.etcd, page).await?;
+            self.next = match entries.last().filter(|_| more) {
+                Some(last) => {
+                    let mut start = BytesMut::from(&last.key[..]);
+                    start.put_u8(0);
+                    Some((KeyRange { start: start.freeze(), end }, after))
+                }
+                None => after.map(|first| self.keys.page_of_batches(self.end.log, first, self.end.last)),
+            };
+            if !entries.is_empty() {
+                return Ok(Some(entries));
+            }
         }
-        Ok(Some(entries).filter(|entries| !entries.is_empty()))
+        Ok(None)
     }
 }
 

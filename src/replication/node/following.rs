@@ -94,8 +94,8 @@ enum Stage {
     Waiting(Monotonic),
     /// The end of the log is being read.
     End(CallId),
-    /// Pages are being read, all as of one revision.
-    Pages { call: CallId, revision: u64, end: Option<Latest> },
+    /// Pages are being read, all as of one revision. `is_last` says that this one goes to the end of the log.
+    Pages { call: CallId, revision: u64, end: Option<Latest>, is_last: bool },
     /// The end was reached, and a watch delivers new batches.
     Live { watch: WatchId, since: Monotonic, heard: Monotonic },
 }
@@ -206,13 +206,13 @@ impl Node {
 
     fn read_page(&mut self, revision: u64, end: Option<Latest>) {
         let from = SequenceId(self.following.position.applied.0 + 1);
-        let range = match end {
-            Some(end) => self.settings.keys.batches_from(end.log, from),
-            None => self.settings.keys.batches(),
+        let (range, next) = match end {
+            Some(end) => self.settings.keys.page_of_batches(end.log, from, end.last),
+            None => (self.settings.keys.batches(), None),
         };
         let get = Get { range, revision, limit: self.following.page.0, keys_only: false };
         let call = self.call(Purpose::LogPage, Request::Get(get));
-        self.following.stage = Stage::Pages { call, revision, end };
+        self.following.stage = Stage::Pages { call, revision, end, is_last: next.is_none() };
     }
 
     /// Returns why a log with this end is not the one that this master knows; `None` if it fits.
@@ -241,11 +241,10 @@ impl Node {
     }
 
     pub(super) fn log_page_read(&mut self, now: Monotonic, call: CallId, result: Result<Response, Failure>) {
-        let Stage::Pages { call: asked, revision, end } = &self.following.stage else { return };
-        if *asked != call {
+        let Stage::Pages { call: asked, revision, end, is_last } = self.following.stage else { return };
+        if asked != call {
             return;
         }
-        let (revision, end) = (*revision, *end);
         let page = match result {
             Ok(Response::Got { page, .. }) => page,
             // The revision of these pages was compacted: start again at a newer one.
@@ -269,7 +268,12 @@ impl Node {
                 return;
             }
         }
-        if page.more {
+        if page.entries.is_empty() && !is_last {
+            // A batch begins where the one before it ends, so the first one of this page is missing.
+            let applied = self.following.position.applied.0;
+            return self.stuck(now, format!("the log has a gap after {applied}"));
+        }
+        if page.more || !is_last {
             return self.read_page(revision, end);
         }
         let last = end.map_or(0, |end| end.last.0);

@@ -10,6 +10,8 @@ mod targets;
 mod trust;
 mod world;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use moonkeeper::coordination::types::{KeyRange, KeyValue, LeaseId, Request};
 use moonkeeper::replication::node::HandoverError;
@@ -47,6 +49,24 @@ fn a_switchover_moves_the_primary_and_keeps_everything() {
     let answer = world.model.call(std::time::Duration::from_micros(world.now), &get).unwrap();
     let moonkeeper::coordination::types::Response::Got { page, .. } = answer else { panic!() };
     assert!(page.entries.is_empty());
+}
+
+#[test]
+fn a_page_of_a_long_log_costs_etcd_no_more_than_its_share() {
+    let mut world = World::new(2);
+    world.run(seconds(3));
+    let keys: Vec<String> = (0..5000).map(|nth| format!("key-{nth}")).collect();
+    for key in &keys {
+        world.change(key);
+        world.run(Duration::from_micros(world::STEP));
+    }
+    let index = standby(&world);
+    world.restart(index, None);
+    world.run(seconds(3));
+    assert_eq!(world.has(index, &keys), keys.len());
+    let batches = world.log_keys().len();
+    assert!(world.most_counted > 0 && world.most_counted <= 4096, "{} of {batches}", world.most_counted);
+    assert!(batches > 5000, "{batches}");
 }
 
 #[test]

@@ -92,6 +92,8 @@ pub struct World {
     pub holds_flushes: bool,
     /// Those flushes.
     pub held_flushes: Vec<FlushId>,
+    /// The most keys that etcd had to count for one page of the log.
+    pub most_counted: usize,
     /// Masters that start have a directory of snapshots, and take one this often.
     pub snapshots_every: Option<Duration>,
 }
@@ -115,6 +117,7 @@ impl World {
             held_elections: Vec::new(),
             holds_flushes: false,
             held_flushes: Vec::new(),
+            most_counted: 0,
             snapshots_every: None,
         };
         (0..masters).for_each(|_| world.add_master());
@@ -320,11 +323,23 @@ impl World {
         {
             return None;
         }
+        self.count(request);
         let result = self.model.call(self.time(), request);
         if let Ok(Response::LeaseGranted { lease, .. }) = &result {
             self.granted.push(*lease);
         }
         Some(result)
+    }
+
+    /// Counts the keys in the range of a page: etcd does, however few of them it returns.
+    fn count(&mut self, request: &Request) {
+        let Request::Get(page) = request else { return };
+        if page.limit > 0 {
+            let all = Request::Get(Get { limit: 0, keys_only: true, ..page.clone() });
+            if let Ok(Response::Got { page, .. }) = self.model.call(self.time(), &all) {
+                self.most_counted = self.most_counted.max(page.entries.len());
+            }
+        }
     }
 
     /// Time passes.
