@@ -16,6 +16,13 @@ pub(super) const LEADERSHIP_CHECK: Duration = Duration::from_millis(20);
 /// How often long work checks whether its next chunk is admitted: about as long as a commit takes.
 const CHUNK_PAUSE: Duration = Duration::from_millis(1);
 
+/// How many times as long as a chunk took long work rests after it. Its records keep etcd and the standbys busy, too: on a
+/// machine that has all of them, other clients would wait for a processor.
+const REST: u32 = 2;
+
+/// Longest rest after a chunk. One that took longer has waited for a processor itself.
+const LONGEST_REST: Duration = Duration::from_millis(20);
+
 /// Permission of one change to enter the sequencer.
 #[derive(Debug)]
 pub struct Entry {
@@ -62,26 +69,52 @@ pub struct ChunkPermits<'p> {
     permit: Option<Permit<'p>>,
     refusal: Option<Refusal>,
     ahead: ChunksAhead,
+    /// When the chunk under way was admitted.
+    begun: Instant,
 }
 
 impl<'p> ChunkPermits<'p> {
     /// Begins without a permit, for work that holds this guard.
     #[must_use]
     pub fn new(answer_gate: &'p AnswerGate, guard: Option<&'p TermGuard>) -> Self {
-        Self { answer_gate, guard, permit: None, refusal: None, ahead: ChunksAhead::new(own_records::last()) }
+        let (ahead, begun) = (ChunksAhead::new(own_records::last()), Instant::now());
+        Self { answer_gate, guard, permit: None, refusal: None, ahead, begun }
     }
 
-    /// Returns the permit of the chunk before, and waits for the next one. Returns false if the work has to stop.
+    /// Returns the permit of the chunk before, rests, and waits for the next one. Returns false if the work has to stop.
     pub fn next_chunk(&mut self) -> bool {
         self.permit = None;
         self.ahead.end_chunk(own_records::last());
         if self.refusal.is_none() {
+            self.rest();
             match self.wait() {
                 Ok(permit) => self.permit = permit,
                 Err(refusal) => self.refusal = Some(refusal),
             }
+            self.begun = Instant::now();
         }
         self.refusal.is_none()
+    }
+
+    /// Lets other work have the processor, with a log. Ends early if the work has to stop.
+    fn rest(&self) {
+        let ended = Instant::now();
+        loop {
+            let left = self.rest_left(ended, Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            std::thread::sleep(left.min(CHUNK_PAUSE));
+        }
+    }
+
+    /// Returns how much is left of the rest after a chunk that ended at `ended`.
+    fn rest_left(&self, ended: Instant, now: Instant) -> Duration {
+        if self.answer_gate.0.is_none() || self.is_cancelled() {
+            return Duration::ZERO;
+        }
+        let rest = (ended.saturating_duration_since(self.begun) * REST).min(LONGEST_REST);
+        (ended + rest).saturating_duration_since(now)
     }
 
     /// Returns the permit of a chunk that has ended.
@@ -209,6 +242,26 @@ mod tests {
         incarnation.gate.close();
         assert!(!chunks.next_chunk());
         assert_eq!(chunks.refusal(), Some(Refusal::NotLeading));
+    }
+
+    #[test]
+    fn long_work_rests_twice_as_long_as_it_works_unless_it_is_stopped() {
+        let (answer_gate, incarnation) = answer_gate(64 << 20);
+        let guard = answer_gate.guard().unwrap();
+        let mut chunks = ChunkPermits::new(&answer_gate, guard.as_ref());
+        assert!(chunks.next_chunk());
+        let (begun, chunk) = (chunks.begun, Duration::from_millis(8));
+        let ended = begun + chunk;
+        assert_eq!(chunks.rest_left(ended, ended), chunk * REST);
+        assert_eq!(chunks.rest_left(ended, ended + chunk), chunk);
+        assert_eq!(chunks.rest_left(ended, ended + chunk * (REST + 1)), Duration::ZERO);
+        let late = begun + LONGEST_REST * 5;
+        assert_eq!(chunks.rest_left(late, late), LONGEST_REST);
+        incarnation.guards.close();
+        assert_eq!(chunks.rest_left(late, late), Duration::ZERO);
+        // Without a log it wakes no other master and no etcd.
+        let alone = AnswerGate(None);
+        assert_eq!(ChunkPermits::new(&alone, None).rest_left(late, late), Duration::ZERO);
     }
 
     #[test]
