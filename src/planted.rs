@@ -26,7 +26,7 @@ macro_rules! bugs {
             pub const ALL: &[Bug] = &[$(Bug::$name),*];
 
             /// Those that need one particular schedule, which the simulator's random ones hardly ever contain
-            /// (tests/engine/exempt.rs, tests/engine/capture.rs).
+            /// (tests/engine/capture.rs).
             pub const OF_ONE_SCHEDULE: &[Bug] = &[$(Bug::$of_one_schedule),*];
 
             /// Those that need several threads: the simulator has one.
@@ -120,6 +120,8 @@ bugs! { simulator: {
     EarlyWitness => ["R6", "INV-7"],
     /// A report about the end of any process is taken for one about the last primary's.
     WitnessOfAnother => ["R6", "INV-7"],
+    /// What is exempt from the hold of a new primary is decided by the object's id, not by its replicas.
+    ExemptByObject => ["INV-7"],
     /// A rebuild forgets which log this master knows.
     StartOverForgets => ["watch"],
     /// A snapshot is announced before a later digest has matched.
@@ -132,8 +134,6 @@ bugs! { simulator: {
     AnySnapshotLog => ["snapshot"],
 }
 schedule: {
-    /// What is exempt from the hold of a new primary is decided by the object's id, not by its replicas.
-    ExemptByObject,
     /// An object that changes while a snapshot is taken is not kept as it was.
     SkipPreImage,
     /// A write that ends while a snapshot is taken is not kept.

@@ -101,6 +101,12 @@ impl Claims {
         self.promises.push(Promise { object, bytes, until });
     }
 
+    /// Until when readers were promised the bytes of an object.
+    pub fn promised_until(&self, object: ObjectId) -> Option<u64> {
+        let promises = self.promises.iter().filter(|promise| promise.object == object);
+        promises.map(|promise| promise.until).max()
+    }
+
     /// All that is claimed is still kept from others.
     pub fn check(
         &mut self,

@@ -8,6 +8,7 @@ use moonkeeper::engine::segment::SegmentSpec;
 use moonkeeper::engine::types::{ErrorCode, Uuid};
 
 use super::plan::{Focus, MS};
+use super::rewriting::Rewrite;
 use super::{Event, Sim};
 
 /// Memory that a client offers.
@@ -188,6 +189,8 @@ pub struct Client {
     pub silent_until: u64,
     /// Keys that a call of this client may still write without its knowing: it keeps away from them.
     doubtful: BTreeSet<String>,
+    /// An object that it replaces and removes before anything else.
+    pub rewrite: Option<Rewrite>,
 }
 
 impl Client {
@@ -205,6 +208,7 @@ impl Client {
             writes: Vec::new(),
             silent_until: 0,
             doubtful: BTreeSet::new(),
+            rewrite: None,
         };
         // Some only read and write.
         if number != 3 {
@@ -217,6 +221,11 @@ impl Client {
     /// Whether it offers memory.
     pub fn has_memory(&self) -> bool {
         !self.memory.is_empty()
+    }
+
+    /// Whether a call of this client may still write that key.
+    pub fn is_writing(&self, key: &str) -> bool {
+        self.doubtful.contains(key) || self.writes.iter().any(|write| write.key == key)
     }
 
     /// Where transfers to its memory go.
@@ -298,6 +307,9 @@ impl Sim {
                 return op;
             }
         }
+        if let Some(op) = self.continue_rewrite(client) {
+            return op;
+        }
         if self.plan.focus == Focus::Memory && self.rng.percent(10) {
             return match self.rng.below(3) {
                 0 => Op::Search { prefix: self.prefix() },
@@ -305,10 +317,7 @@ impl Sim {
             };
         }
         let key = self.key();
-        let doubtful = {
-            let me = &self.clients[client];
-            me.doubtful.contains(&key) || me.writes.iter().any(|write| write.key == key)
-        };
+        let doubtful = self.clients[client].is_writing(&key);
         match self.rng.below(1000) {
             0..360 if !doubtful => {
                 let usual = [512, 1024, 2048][self.rng.below(3) as usize];
@@ -394,12 +403,17 @@ impl Sim {
             }
             (Op::Drain(id), Reply::Done) => me.memory.retain(|memory| memory.id != *id),
             (Op::Start { key, .. }, Reply::Started) => {
+                let soon = me.rewrite.as_ref().is_some_and(|rewrite| rewrite.key == *key);
+                let done_at = if soon { now } else { done_at };
                 me.writes.push(Write { number, key: key.clone(), copy: None, done_at, attempts: 0 });
             }
             (Op::Copy { key, kind, .. }, Reply::Started) => {
                 me.writes.push(Write { number, key: key.clone(), copy: Some(*kind), done_at, attempts: 0 });
             }
             (Op::End { write, .. } | Op::Revoke { write, .. } | Op::CopyEnd { write, .. }, reply) => {
+                if let (Op::End { key, .. }, Reply::Done, Some(rewrite)) = (&op, reply, &mut me.rewrite) {
+                    rewrite.ended |= rewrite.key == *key;
+                }
                 // Whoever does not know tries again a few times.
                 let again = !matches!(reply, Reply::Done) && !reply.is_refusal();
                 let known = me.writes.iter().position(|known| known.number == *write);

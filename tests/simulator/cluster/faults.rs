@@ -90,6 +90,7 @@ impl Sim {
         match fault {
             Fault::Kill if alive => {
                 note!(self, "m{victim} is killed");
+                self.plan_rewrite(victim);
                 self.die(victim);
             }
             Fault::Pause if awake => {

@@ -28,6 +28,7 @@ mod machines;
 mod masters;
 mod model;
 mod plan;
+mod rewriting;
 #[path = "../../support/engine/rng.rs"]
 #[allow(dead_code)] // shared with other tests, which use more of it
 mod rng;
