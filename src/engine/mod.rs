@@ -6,6 +6,7 @@
 
 mod apply;
 mod audit;
+pub mod chunks;
 pub mod client;
 pub(crate) mod core;
 pub mod digest;
@@ -22,7 +23,6 @@ pub mod object;
 mod object_index;
 pub mod open_segments;
 pub mod ops;
-pub mod own_records;
 pub mod pattern;
 pub mod promises;
 pub mod published;

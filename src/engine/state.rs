@@ -12,7 +12,6 @@ use super::divergence::OutOfOrder;
 use super::faults::Fault;
 use super::format::Format;
 use super::locked_shards::{LockedShards, Look};
-use super::own_records;
 use super::published::Published;
 use super::record::Record;
 use super::segment::Segment;
@@ -111,6 +110,8 @@ pub struct Sequencer<'e> {
     pub(super) locked: LockedShards<'e>,
     /// Log time of the current operation.
     pub now: LogTime,
+    /// The last record made since the sequencer was taken; zero if none was.
+    pub(super) made: SequenceId,
     /// Unmounted segments. Dropping their free ranges may take milliseconds; fields are dropped in order, so the
     /// sequencer is released by then.
     pub(super) buried: Vec<Mounted>,
@@ -158,7 +159,8 @@ impl Engine {
     pub fn sequencer(&self, now: impl Now) -> Sequencer<'_> {
         let core = self.core.lock();
         let now = now.now().max(core.log_time);
-        Sequencer { engine: self, core, locked: LockedShards::default(), now, buried: Vec::new() }
+        let (locked, made) = (LockedShards::default(), SequenceId(0));
+        Sequencer { engine: self, core, locked, now, made, buried: Vec::new() }
     }
 
     /// Refuses commits and live leases from here on: the term in which this engine took them is over, and a late call
@@ -233,8 +235,15 @@ impl Sequencer<'_> {
         if let Some(log) = &self.engine.log {
             log.append(format, id, self.now, record);
         }
-        own_records::note(id);
+        self.made = id;
         id
+    }
+
+    /// Lets the caller that has waited longest for the sequencer go first, if any waits. This operation has to be done
+    /// with the state by then.
+    pub(super) fn let_waiting_caller_go_first(&mut self) {
+        self.locked.unlock_all();
+        MutexGuard::bump(&mut self.core);
     }
 
     /// Returns the id that the next record will have.

@@ -3,8 +3,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::engine::chunks::Chunks;
 use crate::engine::ops::CHUNK_BYTES;
-use crate::engine::own_records;
+use crate::engine::types::SequenceId;
 use crate::master::live_state::AnswerGate;
 use crate::replication::admission::{Admission, ChunksAhead, Refusal};
 use crate::replication::queue_space::{OwnedPermit, Permit};
@@ -61,7 +62,7 @@ impl AnswerGate {
     }
 }
 
-/// Admission for long work, chunk by chunk. All chunks run on the thread that asks for them.
+/// Admission for long work, chunk by chunk.
 #[derive(Debug)]
 pub struct ChunkPermits<'p> {
     answer_gate: &'p AnswerGate,
@@ -77,23 +78,8 @@ impl<'p> ChunkPermits<'p> {
     /// Begins without a permit, for work that holds this guard.
     #[must_use]
     pub fn new(answer_gate: &'p AnswerGate, guard: Option<&'p TermGuard>) -> Self {
-        let (ahead, begun) = (ChunksAhead::new(own_records::last()), Instant::now());
+        let (ahead, begun) = (ChunksAhead::default(), Instant::now());
         Self { answer_gate, guard, permit: None, refusal: None, ahead, begun }
-    }
-
-    /// Returns the permit of the chunk before, rests, and waits for the next one. Returns false if the work has to stop.
-    pub fn next_chunk(&mut self) -> bool {
-        self.permit = None;
-        self.ahead.end_chunk(own_records::last());
-        if self.refusal.is_none() {
-            self.rest();
-            match self.wait() {
-                Ok(permit) => self.permit = permit,
-                Err(refusal) => self.refusal = Some(refusal),
-            }
-            self.begun = Instant::now();
-        }
-        self.refusal.is_none()
     }
 
     /// Lets other work have the processor, with a log. Ends early if the work has to stop.
@@ -155,12 +141,34 @@ impl<'p> ChunkPermits<'p> {
     }
 }
 
+impl Chunks for ChunkPermits<'_> {
+    /// Returns the permit of the chunk before, rests, and waits for the next one. Returns false if the work has to stop.
+    fn next_chunk(&mut self) -> bool {
+        self.permit = None;
+        self.ahead.end_chunk();
+        if self.refusal.is_none() {
+            self.rest();
+            match self.wait() {
+                Ok(permit) => self.permit = permit,
+                Err(refusal) => self.refusal = Some(refusal),
+            }
+            self.begun = Instant::now();
+        }
+        self.refusal.is_none()
+    }
+
+    fn made(&mut self, last: SequenceId) {
+        self.ahead.made(last);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::engine::record::Record;
     use crate::engine::settings::EngineSettings;
-    use crate::engine::types::{Digest, LogTime, SequenceId};
+    use crate::engine::state::Sequencer;
+    use crate::engine::types::{Digest, LogTime};
     use crate::replication::admission::{CHUNKS_AHEAD, PATIENCE};
     use crate::replication::incarnation::Incarnation;
     use crate::replication::time::{Monotonic, MonotonicClock};
@@ -189,6 +197,10 @@ mod tests {
         assert!(incarnation.guards.is_drained() && incarnation.queue.bytes() == 0);
     }
 
+    fn make_record(sequencer: &mut Sequencer<'_>) -> SequenceId {
+        sequencer.commit(&Record::Digest { digest: Digest(0) })
+    }
+
     /// A replica with long work that has begun as many chunks as it may before one of them is durable.
     fn begun<'p>(
         answer_gate: &'p AnswerGate,
@@ -198,7 +210,7 @@ mod tests {
         let mut chunks = ChunkPermits::new(answer_gate, guard);
         for _ in 0..=CHUNKS_AHEAD {
             assert!(chunks.next_chunk());
-            incarnation.engine.sequencer(LogTime(1)).commit(&Record::Digest { digest: Digest(0) });
+            incarnation.engine.run_chunk(LogTime(1), &mut chunks, make_record);
         }
         chunks
     }
@@ -225,11 +237,8 @@ mod tests {
         let began = Instant::now();
         for _ in 0..3 * CHUNKS_AHEAD {
             assert!(chunks.next_chunk());
-            std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    incarnation.engine.sequencer(LogTime(1)).commit(&Record::Digest { digest: Digest(0) })
-                });
-            });
+            make_record(&mut incarnation.engine.sequencer(LogTime(1)));
+            incarnation.engine.run_chunk(LogTime(1), &mut chunks, |_| ());
         }
         assert!(began.elapsed() < PATIENCE / 2, "it waited for what others wrote");
     }

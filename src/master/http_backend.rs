@@ -235,7 +235,7 @@ impl HttpBackend for MasterBackend {
                 // The removal goes on after its caller has hung up, and keeps the lock until it ends.
                 let _turn = turn;
                 let mut chunks = ChunkPermits::new(&admitted, guard.as_ref());
-                let removed = engine.remove_all_while(force, clock.now(), &mut || chunks.next_chunk());
+                let removed = engine.remove_all_while(force, clock.now(), &mut chunks);
                 chunks.refusal().map_or(Ok(removed), Err)
             });
             self.metrics.rpc.call(Function::RemoveAll, true);

@@ -78,9 +78,8 @@ impl Upkeep {
     fn perform(&self, chore: &Chore, guard: &TermGuard) -> Done {
         let mut chunks = ChunkPermits::new(&self.answer_gate, Some(guard));
         let now = self.clock.now();
-        let go_on = || chunks.next_chunk();
         let cancelled = || guard.is_cancelled();
-        let done = self.chores.perform(chore, &self.engine, &self.liveness, now, go_on, cancelled);
+        let done = self.chores.perform(chore, &self.engine, &self.liveness, now, &mut chunks, &cancelled);
         drop(chunks);
         self.report(chore, &done);
         done

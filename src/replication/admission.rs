@@ -48,24 +48,24 @@ pub const CHUNKS_AHEAD: usize = 4;
 /// Without that limit a removal of millions of objects would fill the queue, and every other client's change, and every
 /// read of a removed key (R3), would wait behind megabytes of its records. Only chunks that made records count, and only
 /// by their own records: a sweep that finds nothing waits for no one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ChunksAhead {
-    /// The last record that the work has made, as the caller counts: whatever it was at the beginning means nothing.
+    /// The last record of the chunk under way; zero if it has made none.
     made: SequenceId,
     /// The last records of the last chunks that made any, the oldest first.
     ends: [SequenceId; CHUNKS_AHEAD + 1],
 }
 
 impl ChunksAhead {
-    /// Begins when the last record of the caller is this one.
-    #[must_use]
-    pub fn new(made: SequenceId) -> Self {
-        Self { made, ends: [SequenceId(0); CHUNKS_AHEAD + 1] }
+    /// Notes the last record that the chunk under way has made so far.
+    pub fn made(&mut self, last: SequenceId) {
+        self.made = last;
     }
 
-    /// Notes the end of a chunk: the last record of the caller is now this one.
-    pub fn end_chunk(&mut self, made: SequenceId) {
-        if std::mem::replace(&mut self.made, made) != made {
+    /// Notes the end of a chunk.
+    pub fn end_chunk(&mut self) {
+        let made = std::mem::take(&mut self.made);
+        if made != SequenceId(0) {
             self.ends.rotate_left(1);
             self.ends[CHUNKS_AHEAD] = made;
         }
@@ -144,17 +144,20 @@ mod tests {
 
     #[test]
     fn few_chunks_are_ahead_of_the_log_and_those_without_a_record_do_not_count() {
-        // What the caller made before means nothing.
-        let mut ahead = ChunksAhead::new(SequenceId(90));
-        for made in [90, 101, 101, 103, 110, 110, 120, 130] {
-            assert!(!ahead.is_full(SequenceId(0)), "before {made}");
-            ahead.end_chunk(SequenceId(made));
+        let mut ahead = ChunksAhead::default();
+        let end_chunk = |ahead: &mut ChunksAhead, made: &[u64]| {
+            made.iter().for_each(|id| ahead.made(SequenceId(*id)));
+            ahead.end_chunk();
+        };
+        for made in [&[][..], &[100, 101], &[], &[103], &[110], &[], &[119, 120], &[130]] {
+            assert!(!ahead.is_full(SequenceId(0)), "before {made:?}");
+            end_chunk(&mut ahead, made);
         }
         assert!(ahead.is_full(SequenceId(100)));
         assert!(!ahead.is_full(SequenceId(101)));
-        ahead.end_chunk(SequenceId(130));
+        end_chunk(&mut ahead, &[]);
         assert!(!ahead.is_full(SequenceId(101)));
-        ahead.end_chunk(SequenceId(140));
+        end_chunk(&mut ahead, &[140]);
         assert!(ahead.is_full(SequenceId(102)) && !ahead.is_full(SequenceId(103)));
     }
 

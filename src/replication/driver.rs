@@ -180,7 +180,7 @@ fn flush_leases(
     budget: Duration,
 ) -> (usize, bool) {
     let until = clock.now().plus(budget);
-    incarnation.engine.flush_leases_while(log_clock.at(clock.now()), || clock.now() < until)
+    incarnation.engine.flush_leases_while(log_clock.at(clock.now()), &mut || clock.now() < until)
 }
 
 /// Drops a state that was thrown away. Other tasks may still read it for a moment, and the last one to drop it frees

@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 
 use super::liveness::{Liveness, Pace};
 use crate::engine::Engine;
+use crate::engine::chunks::Chunks;
 use crate::engine::settings::Expired;
-use crate::engine::types::{LogTime, Uuid};
+use crate::engine::types::{LogTime, SequenceId, Uuid};
 
 /// Interval of checking for memory pressure: a client that found no memory waits no longer than this for the next
 /// eviction.
@@ -184,38 +185,51 @@ pub struct Chores {
     pub metadata_of: Option<EntriesOf>,
 }
 
+/// The caller of a chore, which is not asked again once it has stopped the chore.
+struct UntilStopped<'c> {
+    chunks: &'c mut dyn Chunks,
+    stopped: bool,
+}
+
+impl Chunks for UntilStopped<'_> {
+    fn next_chunk(&mut self) -> bool {
+        self.stopped = self.stopped || !self.chunks.next_chunk();
+        !self.stopped
+    }
+
+    fn made(&mut self, last: SequenceId) {
+        self.chunks.made(last);
+    }
+}
+
 impl Chores {
-    /// Carries a chore out. Calls `go_on` before each chunk: there may be no space in the log, or this master may no
-    /// longer lead. `cancelled` is asked where no space in the log is needed. Silent clients whose expiry was not written stay silent.
+    /// Carries a chore out. Asks before each chunk: there may be no space in the log, or this master may no longer lead.
+    /// `cancelled` is asked where no space in the log is needed. Silent clients whose expiry was not written stay silent.
     pub fn perform(
         &self,
         chore: &Chore,
         engine: &Engine,
         liveness: &Liveness,
         now: LogTime,
-        mut go_on: impl FnMut() -> bool,
-        cancelled: impl Fn() -> bool,
+        chunks: &mut dyn Chunks,
+        cancelled: &dyn Fn() -> bool,
     ) -> Done {
-        let mut stopped = false;
-        let mut go_on = || {
-            stopped = stopped || !go_on();
-            !stopped
-        };
+        let mut chunks = UntilStopped { chunks, stopped: false };
         let mut done = Done::default();
         match chore {
-            Chore::Evict => done.evicted = engine.evict_while(now, &mut go_on),
+            Chore::Evict => done.evicted = engine.evict_while(now, &mut chunks),
             Chore::LookAfter => {
-                let looked = engine.upkeep_while(now, &mut go_on);
+                let looked = engine.upkeep_while(now, &mut chunks);
                 (done.released, done.unmounted) = (looked.released, looked.unmounted);
                 done.tasks_failed = looked.tasks_failed;
             }
-            Chore::Sweep { .. } => done.swept = engine.sweep_while(now, &mut go_on),
-            Chore::SyncLeases => _ = engine.replicate_leases_while(now, &mut go_on, cancelled),
-            Chore::EvictExpired => done.evicted = engine.evict_expired_while(now, &mut go_on),
+            Chore::Sweep { .. } => done.swept = engine.sweep_while(now, &mut chunks),
+            Chore::SyncLeases => _ = engine.replicate_leases_while(now, &mut chunks, cancelled),
+            Chore::EvictExpired => done.evicted = engine.evict_expired_while(now, &mut chunks),
             Chore::Expire(clients) => {
                 for client in clients {
                     let Some(known) = engine.client(*client) else { continue };
-                    if !self.expire(*client, engine, now, &mut go_on) {
+                    if !self.expire(*client, engine, now, &mut chunks) {
                         liveness.still_silent(*client);
                         continue;
                     }
@@ -227,15 +241,15 @@ impl Chores {
                 }
             }
         }
-        done.stopped = stopped;
-        if stopped && *chore == Chore::Evict {
+        done.stopped = chunks.stopped;
+        if done.stopped && *chore == Chore::Evict {
             // Eviction clears this flag when it begins. It was stopped before its end, so it has to run again.
             engine.counts.starved.store(true, Ordering::Relaxed);
         }
         done
     }
 
-    fn expire(&self, client: Uuid, engine: &Engine, now: LogTime, go_on: &mut impl FnMut() -> bool) -> bool {
+    fn expire(&self, client: Uuid, engine: &Engine, now: LogTime, chunks: &mut dyn Chunks) -> bool {
         if let Some(entries_of) = self.metadata_of {
             let (own, others): (Vec<_>, Vec<_>) =
                 engine.segments().into_iter().partition(|segment| segment.client == client);
@@ -244,14 +258,14 @@ impl Chores {
             // A client that was restarted under the same name has its own entries there.
             for name in own.difference(&others) {
                 for key in entries_of(name) {
-                    if !go_on() {
+                    if !chunks.next_chunk() {
                         return false;
                     }
-                    engine.sequencer(now).delete_metadata(&key);
+                    engine.run_chunk(now, chunks, |sequencer| _ = sequencer.delete_metadata(&key));
                 }
             }
         }
-        engine.expire_client_while(client, now, go_on).is_some()
+        engine.expire_client_while(client, now, chunks).is_some()
     }
 }
 
@@ -292,7 +306,14 @@ mod tests {
         mount(&engine, NEW, b"10.0.0.22:2");
         let chores = Chores { metadata_of: Some(entries_of) };
         let expire = |client: Uuid| {
-            chores.perform(&Chore::Expire(vec![client]), &engine, &liveness, LogTime(2), || true, || false)
+            chores.perform(
+                &Chore::Expire(vec![client]),
+                &engine,
+                &liveness,
+                LogTime(2),
+                &mut || true,
+                &|| false,
+            )
         };
         assert_eq!(expire(OLD).expired, [OLD]);
         assert_eq!((entries(&engine, b"10.0.0.1:1"), entries(&engine, b"10.0.0.22:2")), (0, 2));
@@ -309,7 +330,7 @@ mod tests {
         assert!(engine.sequencer(LogTime(1)).unmount(told(b"10.0.0.1:1")).result.is_ok());
         mount(&engine, NEW, b"10.0.0.2:2");
         let chore = Chore::Expire(vec![OLD, NEW]);
-        let done = Chores::default().perform(&chore, &engine, &liveness, LogTime(2), || true, || false);
+        let done = Chores::default().perform(&chore, &engine, &liveness, LogTime(2), &mut || true, &|| false);
         assert_eq!((done.closed, done.expired), (vec![OLD], vec![NEW]));
         assert!(engine.client(OLD).is_none());
     }
@@ -323,8 +344,14 @@ mod tests {
         let mut expire = |now: u64, go_on: bool| {
             let mut expired = Vec::new();
             for chore in timetable.due(LogTime(now), &engine, &liveness, true) {
-                let done =
-                    Chores::default().perform(&chore, &engine, &liveness, LogTime(now), || go_on, || false);
+                let done = Chores::default().perform(
+                    &chore,
+                    &engine,
+                    &liveness,
+                    LogTime(now),
+                    &mut || go_on,
+                    &|| false,
+                );
                 timetable.finished(&chore, &done);
                 expired.extend(done.expired);
             }
@@ -374,13 +401,18 @@ mod tests {
         }
         let sync = |permits: u64| {
             let (mut asked, before) = (0, engine.applied().0);
-            let go_on = || {
+            let mut go_on = || {
                 asked += 1;
                 asked <= permits
             };
-            let done =
-                Chores::default()
-                    .perform(&Chore::SyncLeases, &engine, &liveness, LogTime(3), go_on, || false);
+            let done = Chores::default().perform(
+                &Chore::SyncLeases,
+                &engine,
+                &liveness,
+                LogTime(3),
+                &mut go_on,
+                &|| false,
+            );
             (asked, engine.applied().0 - before, done.stopped)
         };
         assert_eq!(sync(1), (2, 1, true), "one permit is for one record (R2)");

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::engine::chunks::Chunks;
 use crate::engine::eviction::MAX_VICTIMS;
 use crate::engine::exempt::Confined;
 use crate::engine::format::Format;
@@ -19,8 +20,8 @@ impl Engine {
         self.evict_while(now, &mut || true)
     }
 
-    /// Like [`Self::evict`], but calls `go_on` before each chunk and stops when it returns false.
-    pub fn evict_while(&self, now: LogTime, go_on: &mut impl FnMut() -> bool) -> u64 {
+    /// Like [`Self::evict`], but asks before each chunk.
+    pub fn evict_while(&self, now: LogTime, chunks: &mut dyn Chunks) -> u64 {
         let used = self.used_ratio();
         let settings = &self.settings;
         if used <= settings.high_watermark && !self.counts.starved.load(Ordering::Relaxed) {
@@ -30,19 +31,19 @@ impl Engine {
             return 0;
         }
         if self.sequencer(now).in_reader_hold() {
-            return self.evict_exempt(now, go_on);
+            return self.evict_exempt(now, chunks);
         }
         self.counts.starved.store(false, Ordering::Relaxed);
         let over = used - settings.high_watermark;
         let target = settings.eviction_ratio.max(over + settings.eviction_ratio);
         let at_least = (target / 2.0).max(over);
-        self.end_soft_pins(now, go_on);
+        self.end_soft_pins(now, chunks);
         let base = self.sequencer(now).core.evictable as f64;
         let share = |ratio: f64| (base * ratio).ceil().max(0.0) as u64;
-        let mut evicted = self.evict_up_to(share(target), Order::default(), now, go_on);
+        let mut evicted = self.evict_up_to(share(target), Order::default(), now, chunks);
         if evicted < share(at_least) && settings.evict_soft_pinned {
             let order = Order { soft_pinned: true, ..Order::default() };
-            evicted += self.evict_up_to(share(at_least) - evicted, order, now, go_on);
+            evicted += self.evict_up_to(share(at_least) - evicted, order, now, chunks);
         }
         evicted
     }
@@ -54,28 +55,28 @@ impl Engine {
         self.evict_expired_while(now, &mut || true)
     }
 
-    /// Like [`Self::evict_expired`], but calls `go_on` before each chunk and stops when it returns false.
-    pub fn evict_expired_while(&self, now: LogTime, go_on: &mut impl FnMut() -> bool) -> u64 {
+    /// Like [`Self::evict_expired`], but asks before each chunk.
+    pub fn evict_expired_while(&self, now: LogTime, chunks: &mut dyn Chunks) -> u64 {
         {
             let sequencer = self.sequencer(now);
             if sequencer.in_reader_hold() || sequencer.core.term_state.term == Term(0) {
                 return 0;
             }
         }
-        self.end_soft_pins(now, go_on);
-        self.evict_up_to(u64::MAX, Order { inherited: true, ..Order::default() }, now, go_on)
+        self.end_soft_pins(now, chunks);
+        self.evict_up_to(u64::MAX, Order { inherited: true, ..Order::default() }, now, chunks)
     }
 
     /// Evicts, during a hold, objects that only this primary can have promised to readers (R6), and returns how many.
     /// These are the youngest objects, so it evicts only a few, and only for a write that found no memory. If none can
     /// be evicted, the need is remembered until the hold ends.
-    fn evict_exempt(&self, now: LogTime, go_on: &mut impl FnMut() -> bool) -> u64 {
+    fn evict_exempt(&self, now: LogTime, chunks: &mut dyn Chunks) -> u64 {
         if !self.counts.starved.load(Ordering::Relaxed) {
             return 0;
         }
         let share = self.sequencer(now).core.evictable as f64 * self.settings.eviction_ratio;
         let want = (share.ceil().max(0.0) as u64).min(MAX_EXEMPT);
-        let evicted = self.evict_up_to(want, Order { exempt: true, ..Order::default() }, now, go_on);
+        let evicted = self.evict_up_to(want, Order { exempt: true, ..Order::default() }, now, chunks);
         if evicted > 0 {
             self.counts.starved.store(false, Ordering::Relaxed);
         }
@@ -83,20 +84,15 @@ impl Engine {
     }
 
     /// Removes all soft pins whose time has passed. Releases the sequencer between records.
-    fn end_soft_pins(&self, now: LogTime, go_on: &mut impl FnMut() -> bool) {
-        while go_on() && self.sequencer(now).end_some_soft_pins() {}
+    fn end_soft_pins(&self, now: LogTime, chunks: &mut dyn Chunks) {
+        while chunks.next_chunk() && self.run_chunk(now, chunks, |sequencer| sequencer.end_some_soft_pins()) {
+        }
     }
 
-    fn evict_up_to(
-        &self,
-        want: u64,
-        mut order: Order,
-        now: LogTime,
-        go_on: &mut impl FnMut() -> bool,
-    ) -> u64 {
+    fn evict_up_to(&self, want: u64, mut order: Order, now: LogTime, chunks: &mut dyn Chunks) -> u64 {
         let mut evicted = 0;
-        while evicted < want && go_on() {
-            let round = self.sequencer(now).evict_some(want - evicted, order);
+        while evicted < want && chunks.next_chunk() {
+            let round = self.run_chunk(now, chunks, |sequencer| sequencer.evict_some(want - evicted, order));
             // Renewed objects have moved to a later position, so every round comes closer to the end.
             if round.evicted == 0 && round.renewed == 0 && round.next.is_none() {
                 break;

@@ -6,6 +6,7 @@
 
 use std::ops::Bound;
 
+use crate::engine::chunks::Chunks;
 use crate::engine::group::Group;
 use crate::engine::promises::List;
 use crate::engine::record::Record;
@@ -25,25 +26,24 @@ impl Engine {
     /// Writes the due leases that were granted since the last call to the log, and returns how many. An object is due
     /// again only when half its lease time has passed since its lease was last written.
     pub fn replicate_leases(&self, now: LogTime) -> usize {
-        self.replicate_leases_while(now, || true, || false).0
+        self.replicate_leases_while(now, &mut || true, &|| false).0
     }
 
-    /// Like [`Engine::replicate_leases`], but calls `go_on` before each record, and stops looking for leases when
+    /// Like [`Engine::replicate_leases`], but asks before each record, and stops looking for leases when
     /// `cancelled`. Returns how many leases were written, and whether that is all: the next call finds the rest.
     pub fn replicate_leases_while(
         &self,
         now: LogTime,
-        mut go_on: impl FnMut() -> bool,
-        cancelled: impl Fn() -> bool,
+        chunks: &mut dyn Chunks,
+        cancelled: &dyn Fn() -> bool,
     ) -> (usize, bool) {
         if self.is_sealed() {
             return (0, false);
         }
-        let mut go_on = || !cancelled() && go_on();
         let (mut written, mut due) = (0, Vec::new());
         let mut write = |due: &mut Vec<ObjectId>| {
-            let (renewed, complete) =
-                self.renew_all(std::mem::take(due), List::Due, LogTime(0), now, &mut go_on);
+            let lists = (std::mem::take(due), List::Due);
+            let (renewed, complete) = self.renew_all(lists, LogTime(0), now, chunks, cancelled);
             written += renewed;
             complete
         };
@@ -70,12 +70,12 @@ impl Engine {
     /// proportional to their number: before a hand-over call it once while reads are still answered, so that the second
     /// call, when they no longer are, finds little to write.
     pub fn flush_leases(&self, now: LogTime) -> usize {
-        self.flush_leases_while(now, || true).0
+        self.flush_leases_while(now, &mut || true).0
     }
 
-    /// Like [`Engine::flush_leases`], but calls `go_on` before each record. Returns how many leases were written, and
+    /// Like [`Engine::flush_leases`], but asks before each record. Returns how many leases were written, and
     /// whether that is all: the next call finds the rest.
-    pub fn flush_leases_while(&self, now: LogTime, mut go_on: impl FnMut() -> bool) -> (usize, bool) {
+    pub fn flush_leases_while(&self, now: LogTime, chunks: &mut dyn Chunks) -> (usize, bool) {
         if self.is_sealed() {
             return (0, false);
         }
@@ -85,8 +85,8 @@ impl Engine {
             while more {
                 more = self.take_promised(shard, now, &mut owed);
                 if owed.len() >= PORTION {
-                    let (renewed, complete) =
-                        self.renew_all(std::mem::take(&mut owed), List::Early, now, now, &mut go_on);
+                    let lists = (std::mem::take(&mut owed), List::Early);
+                    let (renewed, complete) = self.renew_all(lists, now, now, chunks, &|| false);
                     written += renewed;
                     if !complete {
                         return (written, false);
@@ -94,7 +94,7 @@ impl Engine {
                 }
             }
         }
-        let (renewed, complete) = self.renew_all(owed, List::Early, now, now, &mut go_on);
+        let (renewed, complete) = self.renew_all((owed, List::Early), now, now, chunks, &|| false);
         (written + renewed, complete)
     }
 
@@ -147,17 +147,21 @@ impl Engine {
     /// there. Objects whose lease could not be written are put on `list`.
     fn renew_all(
         &self,
-        mut ids: Vec<ObjectId>,
-        list: List,
+        (mut ids, list): (Vec<ObjectId>, List),
         past: LogTime,
         now: LogTime,
-        go_on: &mut dyn FnMut() -> bool,
+        chunks: &mut dyn Chunks,
+        cancelled: &dyn Fn() -> bool,
     ) -> (usize, bool) {
         ids.sort_unstable();
         ids.dedup();
         let (mut renewed, mut done) = (0, 0);
         for chunk in ids.chunks(CHUNK) {
-            let written = if go_on() { self.sequencer(now).renew(chunk, past) } else { None };
+            let written = if !cancelled() && chunks.next_chunk() {
+                self.run_chunk(now, chunks, |sequencer| sequencer.renew(chunk, past))
+            } else {
+                None
+            };
             let Some(written) = written else {
                 // They were taken off the lists, and the next hand-over must find them (R6).
                 ids[done..].chunks(CHUNK).for_each(|chunk| self.sequencer(now).relist(chunk, list));

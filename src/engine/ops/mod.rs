@@ -30,6 +30,7 @@ pub const MAX_KEY: usize = 4096;
 pub const MAX_LOGGED_VALUE: usize = 200 << 10;
 
 /// Most bytes that one chunk of a long operation takes in the log: it names 1,024 objects in one record, or a few
-/// hundred in a record each. Operations whose name ends in `_while` call `go_on` before each chunk, without holding a
-/// lock: there the caller waits for space in the queue (R2), and stops them when the primary leaves.
+/// hundred in a record each. Operations whose name ends in `_while` ask their caller before each chunk, without holding a
+/// lock ([`Chunks`](super::chunks::Chunks)): there it waits for space in the queue (R2), and stops them when the primary
+/// leaves.
 pub const CHUNK_BYTES: usize = crate::engine::record_size::MAX_RECORD;

@@ -1,6 +1,7 @@
 //! Removing objects.
 
 use super::find::Found;
+use crate::engine::chunks::Chunks;
 use crate::engine::exempt::Confined;
 use crate::engine::format::Format;
 use crate::engine::key::Handle;
@@ -11,8 +12,13 @@ use crate::engine::state::{Engine, Sequencer};
 use crate::engine::types::{Answer, ErrorCode, LogTime, ObjectId, SequenceId, Uuid};
 use crate::engine::unmounted_writes::is_stray;
 
-/// Most objects that one record names or one rule removes: other clients wait for the sequencer meanwhile.
+/// Most objects that one rule removes, and that the records of one chunk name: other clients wait meanwhile.
 pub(super) const CHUNK: usize = 1024;
+
+/// Most objects that a record changes if they were found in the order of their slots: by a search or a sweep. They are
+/// no neighbours in the indexes and in memory, so each takes several times as long as in a rule, which goes by id, and
+/// other clients wait for the sequencer meanwhile.
+pub(super) const SCATTERED: usize = 256;
 
 impl Sequencer<'_> {
     /// Removes one object; refused without `force` while it has a lease.
@@ -60,9 +66,15 @@ impl Sequencer<'_> {
         if self.engine.is_sealed() {
             return (0, SequenceId::NEVER);
         }
-        let mut condemned = Vec::with_capacity(ids.len());
-        for id in ids {
-            let Some(handle) = self.engine.handle(&self.core, *id) else { continue };
+        let locate = |id: &ObjectId| self.engine.handle(&self.core, *id).map(|handle| (*id, handle));
+        let there: Vec<(ObjectId, Handle)> = ids.iter().filter_map(locate).collect();
+        let mut ahead = there.iter().map(|(_, handle)| *handle);
+        let mut condemned = Vec::with_capacity(there.len());
+        for (nth, (id, handle)) in there.iter().enumerate() {
+            if nth % MAX_LOCKED == 0 {
+                self.locked.fetch(&self.engine.shards, &mut ahead);
+            }
+            let handle = *handle;
             let seen =
                 self.with_object(handle, |object| (object.last_record, object.client, object.is_valid()));
             // An object that lost its segments since it was found may be a write whose client is still transferring
@@ -228,21 +240,25 @@ impl Engine {
         self.remove_matching_while(ids, force, now, &mut || true)
     }
 
-    /// Like [`Self::remove_matching`], but calls `go_on` before each chunk and stops when it returns false.
+    /// Like [`Self::remove_matching`], but asks before each chunk.
     pub fn remove_matching_while(
         &self,
         ids: &[ObjectId],
         force: bool,
         now: LogTime,
-        go_on: &mut impl FnMut() -> bool,
+        chunks: &mut dyn Chunks,
     ) -> (u64, SequenceId) {
         let mut total = (0, SequenceId(0));
         for chunk in ids.chunks(CHUNK) {
-            if !go_on() {
+            if !chunks.next_chunk() {
                 break;
             }
-            let (count, depends_on) = self.sequencer(now).remove_found(chunk, force, RemoveSource::Regex);
-            total = (total.0 + count, depends_on.max(total.1));
+            for part in chunk.chunks(SCATTERED) {
+                let remove =
+                    |sequencer: &mut Sequencer<'_>| sequencer.remove_found(part, force, RemoveSource::Regex);
+                let (count, depends_on) = self.run_chunk(now, chunks, remove);
+                total = (total.0 + count, depends_on.max(total.1));
+            }
         }
         total
     }
@@ -252,18 +268,14 @@ impl Engine {
         self.remove_all_while(force, now, &mut || true)
     }
 
-    /// Like [`Self::remove_all`], but calls `go_on` before each chunk and stops when it returns false.
-    pub fn remove_all_while(
-        &self,
-        force: bool,
-        now: LogTime,
-        go_on: &mut impl FnMut() -> bool,
-    ) -> (u64, SequenceId) {
+    /// Like [`Self::remove_all`], but asks before each chunk.
+    pub fn remove_all_while(&self, force: bool, now: LogTime, chunks: &mut dyn Chunks) -> (u64, SequenceId) {
         // Objects that are started from here on are not visited, or a busy store might keep this going for ever.
         let last = ObjectId(self.sequencer(now).core.last.0);
         let (mut total, mut from) = (0, ObjectId(0));
-        while go_on() {
-            let Some((count, next)) = self.sequencer(now).remove_some(from, last, force) else { break };
+        while chunks.next_chunk() {
+            let remove = |sequencer: &mut Sequencer<'_>| sequencer.remove_some(from, last, force);
+            let Some((count, next)) = self.run_chunk(now, chunks, remove) else { break };
             total += count;
             from = next;
         }

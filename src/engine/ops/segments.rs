@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::engine::chunks::Chunks;
 use crate::engine::record::Record;
 use crate::engine::segment::{Segment, SegmentSpec, SegmentStatus};
 use crate::engine::state::{Engine, Sequencer};
@@ -256,21 +257,22 @@ impl Engine {
         self.expire_client_while(client, now, &mut || true).unwrap_or(SequenceId(0))
     }
 
-    /// Like [`Self::expire_client`], but calls `go_on` before each chunk. Returns `None` if that stopped it: the client
-    /// is still there.
+    /// Like [`Self::expire_client`], but asks before each chunk. Returns `None` if that stopped it: the client is still
+    /// there.
     pub fn expire_client_while(
         &self,
         client: Uuid,
         now: LogTime,
-        go_on: &mut impl FnMut() -> bool,
+        chunks: &mut dyn Chunks,
     ) -> Option<SequenceId> {
         let segments = self.clients.read().get(&client).map_or(0, |known| known.segments.len());
         for step in 0..=segments / STEP {
-            if !go_on() {
+            if !chunks.next_chunk() {
                 return None;
             }
             let last = step == segments / STEP;
-            if let Some(done) = self.sequencer(now).expire_some(client, last) {
+            let expire = |sequencer: &mut Sequencer<'_>| sequencer.expire_some(client, last);
+            if let Some(done) = self.run_chunk(now, chunks, expire) {
                 return Some(done);
             }
         }

@@ -1,13 +1,14 @@
 //! Timed work: each function looks for what is due and commits the records for it, a bounded number at a time, so that
 //! no client waits long for the sequencer.
 
+use crate::engine::chunks::Chunks;
 use crate::engine::record::Record;
 use crate::engine::state::{Engine, Sequencer};
 use crate::engine::task::TaskStatus;
 use crate::engine::types::{LogTime, ObjectId, SegmentNumber, SequenceId};
 use crate::engine::walk::Cursor;
 
-use super::remove::CHUNK as SWEPT;
+use super::remove::SCATTERED;
 use super::segments::STEP as SEGMENTS_STEP;
 
 /// Most due items of one kind that are handled before the sequencer is released.
@@ -30,11 +31,11 @@ impl Engine {
         self.upkeep_while(now, &mut || true)
     }
 
-    /// Like [`Self::upkeep`], but calls `go_on` before each chunk and stops when it returns false.
-    pub fn upkeep_while(&self, now: LogTime, go_on: &mut impl FnMut() -> bool) -> Upkeep {
+    /// Like [`Self::upkeep`], but asks before each chunk.
+    pub fn upkeep_while(&self, now: LogTime, chunks: &mut dyn Chunks) -> Upkeep {
         let mut total = Upkeep::default();
-        while go_on() {
-            let done = self.sequencer(now).upkeep_step();
+        while chunks.next_chunk() {
+            let done = self.run_chunk(now, chunks, |sequencer| sequencer.upkeep_step());
             total.released += done.released;
             total.unmounted += done.unmounted;
             total.tasks_failed += done.tasks_failed;
@@ -50,22 +51,23 @@ impl Engine {
         self.sweep_while(now, &mut || true)
     }
 
-    /// Like [`Self::sweep`], but calls `go_on` before each step and stops when it returns false.
-    pub fn sweep_while(&self, now: LogTime, go_on: &mut impl FnMut() -> bool) -> usize {
+    /// Like [`Self::sweep`], but asks before each step.
+    pub fn sweep_while(&self, now: LogTime, chunks: &mut dyn Chunks) -> usize {
         let (mut cursor, mut total) = (Cursor::default(), 0);
-        while go_on() {
-            let Some(found) = self.sweep_step(&mut cursor, now) else { break };
+        while chunks.next_chunk() {
+            let Some(found) = self.sweep_step(&mut cursor, now, chunks) else { break };
             total += found;
         }
         total
     }
 
-    /// Runs one step of a sweep over all objects. It takes less than a millisecond, or a few if many objects have
-    /// replicas in unmounted segments. Returns how many had, or `None` at the end and in a sealed engine.
-    pub fn sweep_step(&self, cursor: &mut Cursor, now: LogTime) -> Option<usize> {
+    /// Runs one step of a sweep over all objects: one piece of a walk, and records for those that have replicas in
+    /// unmounted segments. Returns how many had, or `None` at the end and in a sealed engine.
+    pub fn sweep_step(&self, cursor: &mut Cursor, now: LogTime, chunks: &mut dyn Chunks) -> Option<usize> {
         let stale = self.stale(cursor)?;
-        for chunk in stale.chunks(SWEPT) {
-            if self.sequencer(now).commit(&Record::Sweep { objects: chunk }) == SequenceId::NEVER {
+        for chunk in stale.chunks(SCATTERED) {
+            let sweep = |sequencer: &mut Sequencer<'_>| sequencer.commit(&Record::Sweep { objects: chunk });
+            if self.run_chunk(now, chunks, sweep) == SequenceId::NEVER {
                 return None;
             }
         }

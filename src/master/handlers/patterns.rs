@@ -71,8 +71,7 @@ impl Handlers {
     pub(super) fn remove_all<F: Rpc>(&self, request: RemoveAllRequest<'_>, _out: &mut Vec<u8>) -> Handled {
         let (engine, clock, force) = (Arc::clone(&self.engine), self.clock, request.force);
         self.offload(F::FUNCTION, b"", move |chunks, out| {
-            let (count, depends_on) =
-                engine.remove_all_while(force, clock.now(), &mut || chunks.next_chunk());
+            let (count, depends_on) = engine.remove_all_while(force, clock.now(), chunks);
             if let Some(refusal) = chunks.refusal() {
                 return Err(refusal);
             }
@@ -221,8 +220,7 @@ fn remove_matching(
     let mut total = 0;
     while let Some(matching) = search.next(chunks)? {
         let ids: Vec<ObjectId> = matching.into_iter().map(|(id, _)| id).collect();
-        let mut go_on = || chunks.next_chunk();
-        let (count, rests_on) = engine.remove_matching_while(&ids, force, clock.now(), &mut go_on);
+        let (count, rests_on) = engine.remove_matching_while(&ids, force, clock.now(), chunks);
         total += count as i64;
         search.depends_on = search.depends_on.max(rests_on);
         if let Some(refusal) = chunks.refusal() {

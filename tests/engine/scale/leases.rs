@@ -58,7 +58,7 @@ fn a_flush_that_is_called_off_loses_no_promise() {
         read(&pair.primary, &format!("key-{number}"), 100_000).unwrap();
     }
     let mut records = 0;
-    let flushed = pair.primary.flush_leases_while(LogTime(100_100), || {
+    let flushed = pair.primary.flush_leases_while(LogTime(100_100), &mut || {
         records += 1;
         records <= 2
     });
@@ -77,16 +77,16 @@ fn promises_are_written_down_record_by_record_and_the_next_sync_finds_the_rest()
         read(&pair.primary, &format!("key-{number}"), 100_000).unwrap();
     }
     let mut asked = 0;
-    let go_on = || {
+    let mut go_on = || {
         asked += 1;
         asked <= 1
     };
-    let synced = pair.primary.replicate_leases_while(LogTime(100_100), go_on, || false);
+    let synced = pair.primary.replicate_leases_while(LogTime(100_100), &mut go_on, &|| false);
     let written = pair.written(|log| log.renewals);
     assert!(written > 0 && written <= 1_024, "{written} promises in one record");
     assert_eq!((synced, asked), ((written, false), 2));
     let before = pair.primary.applied().0;
-    let rest = pair.primary.replicate_leases_while(LogTime(100_100), || true, || false);
+    let rest = pair.primary.replicate_leases_while(LogTime(100_100), &mut || true, &|| false);
     assert_eq!(rest, (3_000 - written, true));
     assert_eq!(pair.primary.applied().0 - before, 2, "they are still on the list of each second");
     pair.assert_same("in the end");
@@ -104,7 +104,7 @@ fn a_sync_that_is_cancelled_while_it_looks_for_leases_loses_no_promise() {
         asked.set(asked.get() + 1);
         asked.get() > 200
     };
-    let synced = pair.primary.replicate_leases_while(LogTime(100_100), || true, cancelled);
+    let synced = pair.primary.replicate_leases_while(LogTime(100_100), &mut || true, &cancelled);
     assert_eq!(synced, (0, false), "it was cancelled before it wrote a record");
     assert_eq!(pair.primary.flush_leases(LogTime(100_100)), 3_000);
     pair.assert_same("in the end");

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use moonkeeper::engine::own_records;
+use moonkeeper::engine::chunks;
+use moonkeeper::engine::types::SequenceId;
 use moonkeeper::replication::admission::{Admission, ChunksAhead};
 use moonkeeper::replication::incarnation::Incarnation;
 use moonkeeper::replication::queue_space::{Permit, Ticket};
@@ -18,25 +19,28 @@ pub struct Chunks<'r> {
     permit: Option<Permit<'r>>,
     /// The permit of the first chunk, if there is one already.
     first: Option<Permit<'r>>,
+    /// Its place in the line for space in the queue, with which it goes on later.
+    ticket: &'r mut Option<Ticket>,
     ahead: ChunksAhead,
     pub refused: bool,
 }
 
 impl<'r> Chunks<'r> {
-    pub fn new(incarnation: &'r Incarnation, now: Monotonic, first: Option<Permit<'r>>) -> Self {
-        Self {
-            incarnation,
-            now,
-            permit: None,
-            first,
-            ahead: ChunksAhead::new(own_records::last()),
-            refused: false,
-        }
+    pub fn new(
+        incarnation: &'r Incarnation,
+        now: Monotonic,
+        first: Option<Permit<'r>>,
+        ticket: &'r mut Option<Ticket>,
+    ) -> Self {
+        let ahead = ChunksAhead::default();
+        Self { incarnation, now, permit: None, first, ticket, ahead, refused: false }
     }
+}
 
+impl chunks::Chunks for Chunks<'_> {
     /// Whether the next chunk may begin. Time stands still here: work that has to wait stops, and goes on with its ticket.
-    pub fn go_on(&mut self, ticket: &mut Option<Ticket>) -> bool {
-        self.ahead.end_chunk(own_records::last());
+    fn next_chunk(&mut self) -> bool {
+        self.ahead.end_chunk();
         self.permit = self.first.take();
         if self.permit.is_some() {
             return true;
@@ -45,10 +49,14 @@ impl<'r> Chunks<'r> {
             self.refused = true;
             return false;
         }
-        match self.incarnation.admit(self.now, RECORD, ticket, Duration::ZERO) {
+        match self.incarnation.admit(self.now, RECORD, self.ticket, Duration::ZERO) {
             Admission::Admitted(permit) => self.permit = Some(permit),
             Admission::Waiting | Admission::Refused(_) => self.refused = true,
         }
         self.permit.is_some()
+    }
+
+    fn made(&mut self, last: SequenceId) {
+        self.ahead.made(last);
     }
 }

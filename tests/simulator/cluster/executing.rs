@@ -130,13 +130,16 @@ impl Sim {
                         engine.walk(shard, |object| _ = self.claims.forced.insert(object.id));
                     }
                 }
-                let mut chunks = Chunks::new(&incarnation, clock, permit);
-                let (_, depends_on) = engine.remove_all_while(*force, now, &mut || chunks.go_on(ticket));
+                let (depends_on, refused) = {
+                    let mut chunks = Chunks::new(&incarnation, clock, permit, ticket);
+                    let (_, depends_on) = engine.remove_all_while(*force, now, &mut chunks);
+                    (depends_on, chunks.refused)
+                };
                 if ticket.is_some() {
                     return Executed::Waits;
                 }
                 // What was removed until then stays removed.
-                let reply = if chunks.refused { Reply::Unknown } else { Reply::Done };
+                let reply = if refused { Reply::Unknown } else { Reply::Done };
                 let facts = Facts { applied: engine.applied(), ..facts };
                 return Executed::Answered { reply, depends_on, facts };
             }

@@ -168,9 +168,9 @@ impl Sim {
         let incarnation = Arc::clone(&server.incarnation);
         let (engine, serves, mut stopped) = (&incarnation.engine, incarnation.gate.may_answer(clock), false);
         for chore in server.timetable.due(now, engine, &server.liveness, serves) {
-            let (mut chunks, ticket) = (Chunks::new(&incarnation, clock, None), &mut server.ticket);
-            let go_on = || chunks.go_on(ticket);
-            let done = Chores::default().perform(&chore, engine, &server.liveness, now, go_on, || false);
+            let mut chunks = Chunks::new(&incarnation, clock, None, &mut server.ticket);
+            let done =
+                Chores::default().perform(&chore, engine, &server.liveness, now, &mut chunks, &|| false);
             server.timetable.finished(&chore, &done);
             stopped |= done.stopped;
             self.counts.evicted += done.evicted;

@@ -57,11 +57,11 @@ impl Sim {
     pub fn flush_leases(&mut self, index: usize, flush: FlushId, incarnation: &Incarnation, clock: LogClock) {
         let at = clock.at(self.clock(index));
         let mut steps = if self.rng.percent(10) { self.rng.below(300) } else { u64::MAX };
-        let go_on = || {
+        let mut go_on = || {
             steps = steps.saturating_sub(1);
             steps > 0
         };
-        let flushed = incarnation.engine.flush_leases_while(at, go_on);
+        let flushed = incarnation.engine.flush_leases_while(at, &mut go_on);
         let (written, complete) = flushed;
         note!(self, "m{index} wrote {written} promises down, all: {complete}");
         self.input(index, Input::LeasesFlushed { flush, written, complete });
