@@ -119,9 +119,15 @@ impl Sim {
                     self.after(0, Event::Dead { to, boot: peer.boot_id, lease: peer.lease });
                 }
             }
-            Fault::Switchover if awake => {
-                let to = self.rng.percent(50).then(|| format!("m{}", self.any_master()));
-                self.switch_over(victim, to);
+            Fault::Switchover => {
+                // Mostly what a primary can do; the rest is refused.
+                let leader = self.leader().filter(|_| self.rng.percent(80));
+                let to = match leader {
+                    Some(leader) => self.standby(leader),
+                    None => self.any_master(),
+                };
+                let to = self.rng.percent(50).then(|| format!("m{to}"));
+                self.switch_over(leader.unwrap_or(victim), to);
             }
             Fault::Stop if awake => {
                 note!(self, "m{victim} is asked to stop");
@@ -227,7 +233,7 @@ impl Sim {
             Fault::Damage => self.damage_log(),
             Fault::Restore => self.restore(),
             Fault::Corrupt if alive => self.corrupt(victim),
-            Fault::Kill | Fault::Pause | Fault::Switchover | Fault::Stop | Fault::Corrupt => {}
+            Fault::Kill | Fault::Pause | Fault::Stop | Fault::Corrupt => {}
         }
     }
 
