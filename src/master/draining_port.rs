@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
 use crate::master::companion::HeldPort;
+use crate::net::accept::Acceptor;
 
 /// How long clients are turned away after a master has stopped serving. They learn of a new primary within some
 /// tenths of it.
@@ -57,10 +58,9 @@ impl DrainingPort {
         let draining_port = Arc::clone(self);
         let task = tokio::spawn(async move {
             let turn_away = async {
+                let mut acceptor = Acceptor::quiet(ACCEPT_PAUSE);
                 while draining_port.is_open(times) {
-                    if listener.accept().await.is_err() {
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
+                    drop(acceptor.next(&listener).await);
                 }
             };
             let _ = tokio::time::timeout(period, turn_away).await;

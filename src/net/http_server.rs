@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 
+use super::accept::Acceptor;
 use super::progress::Progress;
 use super::stop::stopped;
 
@@ -61,29 +62,17 @@ pub async fn serve_with<O, F, S>(
 {
     let places = u32::try_from(limits.max_connections).unwrap_or(u32::MAX).min(1 << 20);
     let free = Arc::new(Semaphore::new(places as usize));
+    let mut acceptor = Acceptor::new("http", ACCEPT_PAUSE);
     loop {
-        // First a permit, then the connection: excess connections wait in the kernel's backlog.
-        let next = async {
-            let place = Arc::clone(&free).acquire_owned().await;
-            (place, listener.accept().await)
-        };
-        let (place, accepted) = tokio::select! {
-            next = next => next,
+        let next = tokio::select! {
+            next = acceptor.next_within(&free, &listener) => next,
             () = stopped(&mut stop) => break,
         };
         // The semaphore is never closed.
-        let Ok(place) = place else { break };
-        match accepted {
-            Ok((stream, _)) => {
-                // Answers are written in one piece, so waiting for more would only delay them.
-                let _ = stream.set_nodelay(true);
-                tokio::spawn(connection(open(stream), limits, stop.clone(), place));
-            }
-            Err(why) => {
-                tracing::warn!(%why, "cannot accept an HTTP connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
+        let Some((place, (stream, _))) = next else { break };
+        // Answers are written in one piece, so waiting for more would only delay them.
+        let _ = stream.set_nodelay(true);
+        tokio::spawn(connection(open(stream), limits, stop.clone(), place));
     }
     drop(listener);
     // All permits are free when all connections have ended.

@@ -3,12 +3,14 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::BenchError;
+use crate::net::accept::Acceptor;
 use crate::wire::frame::{RequestHeader, begin_response, finish_response};
 use crate::wire::functions::{Function, encode_response, rpc};
 use crate::wire::messages::{
@@ -20,6 +22,9 @@ use crate::wire::types::{ClientStatus, Expected, ReplicaStatus};
 
 /// Least free capacity of the buffer for every read.
 const READ: usize = 64 << 10;
+
+/// Pause after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// The body of each reply, as long as a master's.
 struct Replies {
@@ -101,11 +106,10 @@ pub(super) async fn run(address: SocketAddr, batch: u32) -> Result<(), BenchErro
 /// Answers all connections with prepared replies; never returns.
 pub(super) async fn serve(listener: TcpListener, batch: u32) {
     let replies = Arc::new(Replies::new(batch as usize));
+    let mut acceptor = Acceptor::quiet(ACCEPT_PAUSE);
     loop {
-        // A failed accept is ignored: the peer gets an error.
-        if let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(answer(stream, Arc::clone(&replies)));
-        }
+        let (stream, _) = acceptor.next(&listener).await;
+        tokio::spawn(answer(stream, Arc::clone(&replies)));
     }
 }
 

@@ -19,6 +19,7 @@ use super::message::{ToCompanion, ToMaster};
 use super::place::{Place, is_same_user};
 use super::testimony::Testimony;
 use super::watch::Watch;
+use crate::net::accept::Acceptor;
 
 /// Wait before the next attempt to accept when file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
@@ -101,7 +102,7 @@ struct Running {
 
 enum Event {
     MasterDied,
-    Accepted(io::Result<()>),
+    Accepted,
     FromMaster(io::Result<Option<ToCompanion>>),
     FromNewcomer(io::Result<Option<ToCompanion>>),
     Connected(Channel),
@@ -113,6 +114,7 @@ impl Running {
     async fn serve(&mut self, place: &Place, guardian: Option<ProcessEnd>, log: Log<'_>) -> io::Result<()> {
         // Without a handler, the first process of a container would ignore the signal.
         let mut terminate = signal(SignalKind::terminate())?;
+        let (mut masters, mut clients) = (Acceptor::quiet(ACCEPT_PAUSE), Acceptor::quiet(ACCEPT_PAUSE));
         loop {
             let next = self.watch.next_change();
             let Self { master, newcomer, process, accepting, .. } = self;
@@ -126,9 +128,9 @@ impl Running {
                 message = receive(master) => Event::FromMaster(message),
                 () = ProcessEnd::of(process.as_ref()) => Event::MasterDied,
                 message = receive(newcomer) => Event::FromNewcomer(message),
-                connected = connection(place) => Event::Connected(connected),
+                connected = connection(&mut masters, place) => Event::Connected(connected),
                 () = sleep_until(next) => Event::Time,
-                accepted = accept(accepting.as_ref()) => Event::Accepted(accepted),
+                () = accept(&mut clients, accepting.as_ref()) => Event::Accepted,
             };
             match event {
                 Event::End(why) => {
@@ -136,8 +138,7 @@ impl Running {
                     return Ok(());
                 }
                 Event::MasterDied => self.bury(log),
-                Event::Accepted(Ok(())) => self.watch.turned_away(),
-                Event::Accepted(Err(_)) => tokio::time::sleep(ACCEPT_PAUSE).await,
+                Event::Accepted => self.watch.turned_away(),
                 Event::FromMaster(message) => self.obey(message, log),
                 Event::FromNewcomer(message) => self.meet(message, log).await,
                 Event::Connected(channel) => self.newcomer = Some(channel),
@@ -272,20 +273,19 @@ async fn receive(channel: &mut Option<Channel>) -> io::Result<Option<ToCompanion
 }
 
 /// Returns the next connection of a process of the same user; those of other users are closed.
-async fn connection(place: &Place) -> Channel {
+async fn connection(acceptor: &mut Acceptor, place: &Place) -> Channel {
     loop {
-        match place.listener.accept().await {
-            Ok((stream, _)) if is_same_user(&stream).unwrap_or(false) => return Channel::new(stream),
-            Ok(_) => {}
-            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        let stream = acceptor.next(&place.listener).await;
+        if is_same_user(&stream).unwrap_or(false) {
+            return Channel::new(stream);
         }
     }
 }
 
 /// Accepts one connection and closes it.
-async fn accept(listener: Option<&TcpListener>) -> io::Result<()> {
+async fn accept(acceptor: &mut Acceptor, listener: Option<&TcpListener>) {
     match listener {
-        Some(listener) => listener.accept().await.map(drop),
+        Some(listener) => drop(acceptor.next(listener).await),
         None => std::future::pending().await,
     }
 }

@@ -18,6 +18,7 @@ use super::secret::Secret;
 use super::slots::{Slot, Slots};
 use super::witness::{EndedLine, WitnessedLine};
 use super::{GROWTH_PAUSE, MAX_LINE, PING, PeerLine, PeerMessage, PeerState, StateLine};
+use crate::net::accept::Acceptor;
 use crate::net::stop::stopped;
 
 /// Zero of the clock in the lines: the same for all connections of the process.
@@ -56,28 +57,21 @@ impl PeerPort {
     pub async fn serve(self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
         let presence = Presence::default();
         let slots = Slots::default();
+        let mut acceptor = Acceptor::new("peer", ACCEPT_PAUSE);
         loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
+            let (stream, address) = tokio::select! {
+                connection = acceptor.next(&listener) => connection,
                 () = stopped(&mut stop) => return,
             };
-            match accepted {
-                Ok((stream, address)) => {
-                    let (slot, evicted) = slots.take(address.ip());
-                    let peer = Connection {
-                        port: self.clone(),
-                        presence: presence.clone(),
-                        address,
-                        evicted,
-                        stop: stop.clone(),
-                    };
-                    tokio::spawn(peer.run(stream, slot));
-                }
-                Err(why) => {
-                    tracing::warn!(%why, "cannot accept a connection on the peer port");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
+            let (slot, evicted) = slots.take(address.ip());
+            let peer = Connection {
+                port: self.clone(),
+                presence: presence.clone(),
+                address,
+                evicted,
+                stop: stop.clone(),
+            };
+            tokio::spawn(peer.run(stream, slot));
         }
     }
 }

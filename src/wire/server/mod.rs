@@ -28,13 +28,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
+use crate::net::accept::Acceptor;
 use crate::net::listen::listen;
 
 /// Connections that the kernel queues until they are accepted: thousands of clients reconnect at once after a failover.
 const BACKLOG: i32 = 4096;
 /// Wait before the next attempt to accept when file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Least time between two log lines about refused connections, failed accepts, or closed connections, each.
+/// Least time between two log lines about refused connections, and between two about closed connections.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Bytes that a connection may hold in requests and in replies that wait for the log before it is charged: what the
@@ -147,7 +148,7 @@ impl Server {
         let places = Arc::new(Semaphore::new(settings.max_aside));
         let mut tasks = JoinSet::new();
         let mut refused = Throttle::default();
-        let mut failed = Throttle::default();
+        let mut acceptor = Acceptor::new("rpc", ACCEPT_PAUSE);
         let mut closed = Throttle::default();
         loop {
             tokio::select! {
@@ -156,29 +157,22 @@ impl Server {
                     connections.fetch_sub(1, Ordering::Relaxed);
                     report(ended, &mut closed);
                 }
-                accepted = listener.accept() => match accepted {
-                    Ok((_, peer)) if tasks.len() >= settings.max_connections => {
+                (stream, peer) = acceptor.next(&listener) => {
+                    if tasks.len() >= settings.max_connections {
                         // Dropping the accepted stream closes it.
                         if refused.allow() {
                             tracing::warn!(%peer, limit = settings.max_connections, "refused a connection, too many are open");
                         }
+                        continue;
                     }
-                    Ok((stream, peer)) => {
-                        connections.fetch_add(1, Ordering::Relaxed);
-                        service.connected();
-                        let charges = Charges {
-                            pending: Charge::new(Arc::clone(&pending)),
-                            unread: Charge::new(Arc::clone(&unread)),
-                        };
-                        let offloaded = OffloadedCalls::new(Arc::clone(&places));
-                        tasks.spawn(run(stream, peer, Arc::clone(&service), charges, offloaded, settings.clone()));
-                    }
-                    Err(error) => {
-                        if failed.allow() {
-                            tracing::warn!(%error, "cannot accept a connection");
-                        }
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
+                    connections.fetch_add(1, Ordering::Relaxed);
+                    service.connected();
+                    let charges = Charges {
+                        pending: Charge::new(Arc::clone(&pending)),
+                        unread: Charge::new(Arc::clone(&unread)),
+                    };
+                    let offloaded = OffloadedCalls::new(Arc::clone(&places));
+                    tasks.spawn(run(stream, peer, Arc::clone(&service), charges, offloaded, settings.clone()));
                 }
             }
         }

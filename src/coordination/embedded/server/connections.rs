@@ -4,6 +4,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -11,8 +12,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio_stream::Stream;
 use tonic::transport::server::Connected;
 
+use crate::net::accept::Acceptor;
+
 /// Upper bound of connections at a time; further ones wait to be accepted.
 const MAX_CONNECTIONS: usize = 1000;
+
+/// Pause after a failed accept, for instance when the process has no file descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection that releases its permit when it ends, and that ends when the server does.
 pub(super) struct Connection {
@@ -29,25 +35,20 @@ pub(super) fn incoming(
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-            tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => {
-                        // The server sets this option only on connections that it accepts itself.
-                        _ = stream.set_nodelay(true);
-                        let mut stopped = stopped.clone();
-                        let stopped = Box::pin(async move { _ = stopped.changed().await });
-                        if sender.send(Ok(Connection { stream, stopped, _place: place })).await.is_err() {
-                            return;
-                        }
-                    }
-                    // The process may be out of file descriptors for a while.
-                    Err(error) => {
-                        tracing::warn!(%error, "cannot accept a connection");
-                        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-                    }
-                },
+        let mut acceptor = Acceptor::new("embedded store", ACCEPT_PAUSE);
+        loop {
+            let next = tokio::select! {
+                next = acceptor.next_within(&places, &listener) => next,
                 () = sender.closed() => return,
+            };
+            // The semaphore is never closed.
+            let Some((place, (stream, _))) = next else { return };
+            // The server sets this option only on connections that it accepts itself.
+            _ = stream.set_nodelay(true);
+            let mut stopped = stopped.clone();
+            let stopped = Box::pin(async move { _ = stopped.changed().await });
+            if sender.send(Ok(Connection { stream, stopped, _place: place })).await.is_err() {
+                return;
             }
         }
     });
