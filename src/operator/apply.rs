@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::build::Objects;
+use super::build::{Objects, image};
 use super::caches::Caches;
 use super::lease::WriteRight;
 use super::metrics::{Metrics, Write};
@@ -85,6 +85,21 @@ impl WriteError {
     }
 }
 
+/// Evidence that the API server has taken the objects of a cluster. Only [`Writer::apply`] makes it, so that no status
+/// names what was merely planned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppliedObjects {
+    image: Option<String>,
+}
+
+impl AppliedObjects {
+    /// Returns the image of the masters, if their StatefulSet was among the objects.
+    #[must_use]
+    pub fn image(&self) -> Option<&str> {
+        self.image.as_deref()
+    }
+}
+
 /// Writes Kubernetes objects while this process holds the Lease.
 pub struct Writer {
     pub client: Client,
@@ -125,7 +140,7 @@ impl Writer {
         objects: Objects,
         keep_masters: bool,
         caches: &Caches,
-    ) -> Result<(), WriteError> {
+    ) -> Result<AppliedObjects, WriteError> {
         // Without `..`: a new kind of object does not compile until it is applied.
         let Objects {
             service_account,
@@ -163,14 +178,14 @@ impl Writer {
             }
         }
         if keep_masters {
-            return Ok(());
+            return Ok(AppliedObjects { image: None });
         }
         // After the ConfigMap and the Secret, which its pods mount.
         self.one(namespace, &stateful_set, caches.stateful_sets.find(namespace, &stateful_set)).await?;
         for old in old_config_maps(namespace, &cluster, &config_map, caches) {
             self.delete(namespace, &*old).await?;
         }
-        Ok(())
+        Ok(AppliedObjects { image: image::of_template(&stateful_set).map(str::to_owned) })
     }
 
     /// Applies one object, unless that would change nothing.

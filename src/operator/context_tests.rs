@@ -1,167 +1,30 @@
 //! What passes share and write, at an API server that has MasterClusters and Leases and nothing else.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::Request as HttpRequest;
-use axum::http::{Method, StatusCode};
-use axum::response::{IntoResponse, Response as HttpResponse};
-use axum::{Json, Router};
 use bytes::Bytes;
 use k8s_openapi::jiff::Timestamp;
-use kube::runtime::events::{Recorder, Reporter};
-use kube::{Client, Config};
-use parking_lot::Mutex;
-use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::act;
-use super::apply::{WriteError, Writer};
+use super::apply::WriteError;
 use super::build::{AdminCredentials, Facts, objects};
-use super::caches::Caches;
-use super::etcd_access::Access;
-use super::etcd_session::EtcdSession;
-use super::lease::WriteRight;
-use super::metrics::Metrics;
+use super::fixture::{Fixture, PATIENCE, SILENT, TAKEN, UNREADABLE, cluster, embedded_etcd, etcd_session};
 use super::observation::{Call, EtcdKeys, Observation, PodFacts};
 use super::plan::leadership::Relabel;
 use super::plan::{Act, Chore, Finalizer, Objects, plan};
-use super::reconcile::{Context, PassError, Resource, after_failure, reconcile};
+use super::reconcile::{PassError, Resource, after_failure, reconcile};
 use super::report::events::Happening;
 use super::report::{Applied, status};
-use super::scope::Others;
 use super::write_status::write_status;
-use crate::api::{MasterCluster, MasterClusterStatus};
+use crate::api::MasterClusterStatus;
 use crate::cluster::etcd_health::EtcdHealth;
-use crate::cluster::keys::Keys;
 use crate::cluster::member::{Addresses, MemberValue};
 use crate::cluster::view::{ClusterView, Member, StoreId};
-use crate::coordination::embedded::{Store, serve};
-use crate::coordination::etcd::{Etcd, EtcdSettings};
+use crate::coordination::etcd::Etcd;
 use crate::coordination::types::{Get, KeyRange, LeaseId, Op, Request, Response, Txn};
-
-/// Only a failing test waits this long.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A Secret that the API server never answers about.
-const SILENT: &str = "silent";
-
-/// A Secret that the API server fails to read.
-const UNREADABLE: &str = "unreadable";
-
-/// The namespace that has an operator of its own.
-const TAKEN: &str = "taken";
-
-struct Fixture {
-    context: Arc<Context>,
-    lease: watch::Sender<Option<Instant>>,
-    /// Writes that the API server received: method and path.
-    writes: Arc<Mutex<Vec<String>>>,
-    _watches: JoinSet<()>,
-}
-
-fn refused() -> HttpResponse {
-    let said =
-        json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": "none"});
-    (StatusCode::NOT_FOUND, Json(said)).into_response()
-}
-
-async fn answer(request: HttpRequest, clusters: Value, writes: Arc<Mutex<Vec<String>>>) -> HttpResponse {
-    let path = request.uri().path().to_owned();
-    if request.method() != Method::GET {
-        writes.lock().push(format!("{} {path}", request.method()));
-        return refused();
-    }
-    let watched = request.uri().query().is_some_and(|query| query.contains("watch=true"));
-    let list =
-        |items: Value| Json(json!({"kind": "List", "metadata": {"resourceVersion": "9"}, "items": items}));
-    match path.as_str() {
-        _ if watched || path.ends_with(&format!("/secrets/{SILENT}")) => std::future::pending().await,
-        _ if path.ends_with(&format!("/secrets/{UNREADABLE}")) => {
-            StatusCode::INTERNAL_SERVER_ERROR.into_response()
-        }
-        "/apis/moonkeeper.dev/v1alpha1/masterclusters" => list(clusters).into_response(),
-        "/apis/coordination.k8s.io/v1/leases" => {
-            let labels = json!({"moonkeeper.dev/scope": "namespace"});
-            let metadata = json!({"name": "moonkeeper-operator", "namespace": TAKEN, "labels": labels});
-            let spec = json!({"holderIdentity": "another", "leaseDurationSeconds": 3600});
-            list(json!([{"metadata": metadata, "spec": spec}])).into_response()
-        }
-        _ => refused(),
-    }
-}
-
-impl Fixture {
-    async fn new(clusters: &[&MasterCluster]) -> Self {
-        Self::with_deadline(clusters, PATIENCE).await
-    }
-
-    async fn with_deadline(clusters: &[&MasterCluster], deadline: Duration) -> Self {
-        let writes: Arc<Mutex<Vec<String>>> = Arc::default();
-        let (items, seen) = (serde_json::to_value(clusters).unwrap(), Arc::clone(&writes));
-        let routes = Router::new()
-            .fallback(move |request: HttpRequest| answer(request, items.clone(), Arc::clone(&seen)));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = format!("http://{}", listener.local_addr().unwrap());
-        tokio::spawn(async move { axum::serve(listener, routes).await });
-        let client = Client::try_from(Config::new(address.parse().unwrap())).unwrap();
-        let (wake, _) = mpsc::unbounded_channel();
-        let mut watches = JoinSet::new();
-        let caches = Caches::start(&client, None, &wake, &mut watches);
-        let filled = caches.clusters.store();
-        tokio::time::timeout(PATIENCE, filled.wait_until_ready()).await.unwrap().unwrap();
-        let others = Others::new("system");
-        others.read(&client).await.unwrap();
-        let (lease, right) = WriteRight::unconditional();
-        let reporter = Reporter { controller: "test".to_owned(), instance: None };
-        let context = Context {
-            writer: Arc::new(Writer::new(client.clone(), right, Metrics::new().unwrap())),
-            caches,
-            wake,
-            recorder: Recorder::new(client, reporter),
-            namespace: "system".to_owned(),
-            others: Arc::new(others),
-            left: Mutex::default(),
-            since: Instant::now().checked_sub(Duration::from_secs(300)).unwrap(),
-            deadline,
-            image: "m:1".to_owned(),
-            etcd_sessions: Mutex::new(HashMap::new()),
-            written: Mutex::new(HashMap::new()),
-            failures: Mutex::new(HashMap::new()),
-        };
-        Self { context: Arc::new(context), lease, writes, _watches: watches }
-    }
-}
-
-fn cluster(namespace: &str, name: &str, uid: &str, endpoint: &str) -> MasterCluster {
-    let created = if uid == "first" { "2026-01-01T00:00:00Z" } else { "2026-01-02T00:00:00Z" };
-    serde_json::from_value(json!({
-        "apiVersion": "moonkeeper.dev/v1alpha1",
-        "kind": "MasterCluster",
-        "metadata": {
-            "name": name, "namespace": namespace, "uid": uid, "resourceVersion": "5", "creationTimestamp": created,
-        },
-        "spec": {"etcd": {"endpoints": [endpoint]}, "clusterId": "shared"},
-    }))
-    .unwrap()
-}
-
-async fn embedded_etcd() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(serve(listener, Store::open(None).unwrap(), std::future::pending()));
-    endpoint
-}
-
-fn etcd_session(endpoint: &str) -> Arc<EtcdSession> {
-    let settings = EtcdSettings::new([endpoint]);
-    let access = Access { settings, keys: Keys::new("shared"), client_certificate: false, fingerprint: 0 };
-    Arc::new(EtcdSession::start(access, Arc::new(|| ())).unwrap())
-}
 
 /// A member that was heard of at `now`, in an etcd with the id 7.
 fn observed(now: i64) -> Observation {
@@ -253,7 +116,8 @@ async fn a_status_with_old_numbers_is_written_again() {
         let plan = plan("demo", &cluster.spec, &observed);
         // It is gone from this API server, which is no failure.
         it.context.report(&cluster, &observed, &plan, &applied).await.unwrap();
-        let wrote = it.writes.lock().iter().any(|write| write.ends_with("/masterclusters/demo/status"));
+        let wrote =
+            it.api.writes.lock().iter().any(|write| write.call.ends_with("/masterclusters/demo/status"));
         assert_eq!(wrote, is_written, "after {now} s");
     }
 }
@@ -309,19 +173,19 @@ async fn nothing_is_written_without_the_lease() {
     let happening = || vec![Happening { reason: "Test", note: String::new(), warning: false }];
     for holds in [true, false] {
         it.lease.send_replace(holds.then(|| Instant::now() + PATIENCE));
-        it.writes.lock().clear();
+        it.api.writes.lock().clear();
         let results: [Result<(), WriteError>; 6] = [
             act::relabel(writer, "team", &labels).await,
             act::finalize(writer, &cluster, &Finalizer::Add).await.map(|_| ()),
             act::act(writer, &cluster, None, None, Act::EndMasters).await,
             write_status(writer, &cluster, &status).await.map(|_| ()),
-            writer.apply("team", built(), false, &it.context.caches).await,
+            writer.apply("team", built(), false, &it.context.caches).await.map(|_| ()),
             writer.delete("team", &built().service_account).await,
         ];
         it.context.tell(&cluster, happening()).await;
         let refusals = results.map(|result| matches!(result, Err(WriteError::NotHolder)));
         assert_eq!(refusals, [!holds; 6]);
-        let writes = it.writes.lock().clone();
+        let writes = it.api.writes.lock().clone();
         assert_eq!(writes.len(), if holds { 7 } else { 0 }, "{writes:?}");
     }
 }

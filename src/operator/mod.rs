@@ -1,7 +1,7 @@
 //! `moonkeeper operator`: reconciles `MasterCluster` resources. It runs the masters, watches leadership in etcd, and
 //! does what an administrator would otherwise do by hand. Failover works without it.
 //!
-//! A pass observes, plans, labels, builds and applies, acts and reports (`pass.rs`). [`plan`], [`build`] and [`report`] are
+//! A pass observes, plans, labels, builds and applies, acts, reports and releases (`pass.rs`). [`plan`], [`build`] and [`report`] are
 //! pure: no client, no clock. Only the command that starts the operator uses this module.
 
 pub mod act;
@@ -16,6 +16,8 @@ pub mod endpoints;
 pub mod etcd_access;
 mod etcd_health_watch;
 pub mod etcd_session;
+#[cfg(test)]
+mod fixture;
 pub mod health;
 pub mod id_conflict;
 pub mod keys_of_cluster;
@@ -27,6 +29,8 @@ pub mod metrics;
 pub mod observation;
 pub mod observe;
 mod pass;
+#[cfg(test)]
+mod pass_tests;
 pub mod plan;
 pub mod reconcile;
 pub mod removal;

@@ -1,4 +1,4 @@
-//! One pass over a cluster, in this order: observe, plan, label, build and apply, act, report.
+//! One pass over a cluster, in this order: observe, plan, label, build and apply, act, report, release.
 //!
 //! Labels come before everything else that is written, because clients of the leader Service wait for them. The status is
 //! written even if applying or acting fails, but not after the deadline of the pass.
@@ -12,7 +12,7 @@ use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt};
 
 use super::admin_client::Credentials;
-use super::apply::{WriteError, failed};
+use super::apply::{AppliedObjects, WriteError, failed};
 use super::etcd_access::{self, AccessError};
 use super::etcd_session::EtcdSession;
 use super::keys_watch::{WatchedKeys, log_end};
@@ -25,6 +25,7 @@ use super::way_to_etcd::WayToEtcd;
 use super::{act, build, credentials};
 use crate::api::MasterCluster;
 use crate::api::names::admin_secret;
+use crate::cluster::log_end::Latest;
 
 /// Resync interval of a settled cluster: Secrets are not watched.
 const RESYNC_INTERVAL: Duration = Duration::from_secs(300);
@@ -49,7 +50,10 @@ struct Observing {
 
 /// Progress of a pass that has begun to write.
 struct Work {
-    applied: Applied,
+    /// The first thing that went wrong, for the status.
+    failure: Option<Failure>,
+    /// The objects, once the API server has taken them.
+    objects: Option<AppliedObjects>,
     /// The first write that failed: the pass is retried after a pause.
     error: Option<WriteError>,
 }
@@ -58,7 +62,7 @@ impl Work {
     /// Keeps the first error for the retry, and for the status unless a cause is named there already.
     fn record(&mut self, result: Result<(), WriteError>) {
         let Err(error) = result else { return };
-        self.applied.failure.get_or_insert_with(|| Failure {
+        self.failure.get_or_insert_with(|| Failure {
             reason: error.reason(),
             message: error.to_string(),
             stalled: error.stalled(),
@@ -80,23 +84,30 @@ impl Context {
         let Observing { observed, etcd_session, complaint } = self.observation(cluster).await;
         let etcd_session = etcd_session.as_deref();
         let plan = plan(&cluster.name_any(), &cluster.spec, &observed);
-        let mut work = Work { applied: Applied { failure: complaint, ..Applied::default() }, error: None };
+        let mut work = Work { failure: complaint, objects: None, error: None };
         self.label(cluster, &plan, etcd_session, &mut work).await;
         let Some(credentials) = self.apply(cluster, &plan, &observed, etcd_session, &mut work).await else {
             // A concurrent write to the resource came first; the next pass sees its result.
             return Ok(Action::requeue(SOON));
         };
         self.act(cluster, &plan, etcd_session, credentials.as_ref(), &mut work).await;
-        self.read_log_end(&observed, etcd_session, &mut work.applied).await;
-        self.report(cluster, &observed, &plan, &work.applied).await?;
+        let log = self.read_log_end(&observed, etcd_session).await;
+        let Work { failure, objects, error } = work;
+        let applied = Applied {
+            failure,
+            durable_prefix: log.as_ref().map(|end| end.last.0),
+            log: log.map(|end| end.log),
+            objects,
+        };
+        self.report(cluster, &observed, &plan, &applied).await?;
         if !self.release(cluster, &plan).await? {
             return Ok(Action::requeue(SOON));
         }
-        match work {
-            Work { error: Some(error), .. } => Err(error.into()),
+        match error {
+            Some(error) => Err(error.into()),
             // The cause may be a missing Secret, and Secrets are not watched.
-            Work { applied, .. } if applied.failure.is_some() => Ok(Action::requeue(RETRY_INTERVAL)),
-            Work { .. } => Ok(Action::requeue(next(&plan, &observed))),
+            None if applied.failure.is_some() => Ok(Action::requeue(RETRY_INTERVAL)),
+            None => Ok(Action::requeue(next(&plan, &observed))),
         }
     }
 
@@ -160,13 +171,13 @@ impl Context {
         let in_use = observed.status.image.as_deref();
         let in_use = in_use.or_else(|| set.as_deref().and_then(build::image::of_template));
         let image = build::image::resolve(&cluster.spec.image, in_use, &self.image);
-        match self.make(cluster, replicas, image.clone(), etcd_session).await {
-            Ok(credentials) => {
-                work.applied.image = replicas.map(|_| image);
+        match self.make(cluster, replicas, image, etcd_session).await {
+            Ok((objects, credentials)) => {
+                work.objects = Some(objects);
                 return Some(Some(credentials));
             }
             Err(MakeError::Failed(error)) => work.record(Err(error)),
-            Err(MakeError::Unbuildable(failure)) => work.applied.failure = Some(failure),
+            Err(MakeError::Unbuildable(failure)) => work.failure = Some(failure),
         }
         Some(None)
     }
@@ -193,13 +204,10 @@ impl Context {
         &self,
         observed: &Observation,
         etcd_session: Option<&EtcdSession>,
-        applied: &mut Applied,
-    ) {
-        if let (Some(etcd_session), Some(_)) = (etcd_session, observed.etcd.view()) {
-            let end = log_end(&etcd_session.etcd, &etcd_session.keys, LOG_TIMEOUT).await.ok().flatten();
-            applied.durable_prefix = end.as_ref().map(|end| end.last.0);
-            applied.log = end.map(|end| end.log);
-        }
+    ) -> Option<Latest> {
+        observed.etcd.view()?;
+        let etcd_session = etcd_session?;
+        log_end(&etcd_session.etcd, &etcd_session.keys, LOG_TIMEOUT).await.ok().flatten()
     }
 
     /// Removes the finalizer if the plan says so: the last step, because the resource is gone after it. Returns false if
@@ -218,15 +226,15 @@ impl Context {
         Ok(removed)
     }
 
-    /// Builds the objects and applies them, without `replicas` all but those that new masters are made from. Returns the
-    /// credentials for the admin API.
+    /// Builds the objects and applies them, without `replicas` all but those that new masters are made from. Returns
+    /// what was applied, and the credentials for the admin API.
     async fn make(
         &self,
         cluster: &MasterCluster,
         replicas: Option<i32>,
         image: String,
         etcd_session: Option<&EtcdSession>,
-    ) -> Result<Credentials, MakeError> {
+    ) -> Result<(AppliedObjects, Credentials), MakeError> {
         let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
         let secrets: Api<Secret> = Api::namespaced(self.writer.client.clone(), &namespace);
         let secret = admin_secret(&name);
@@ -249,8 +257,8 @@ impl Context {
         if let Some(spec) = &mut objects.stateful_set.spec {
             spec.replicas = replicas;
         }
-        self.writer.apply(&namespace, objects, replicas.is_none(), &self.caches).await?;
-        Ok(shown)
+        let applied = self.writer.apply(&namespace, objects, replicas.is_none(), &self.caches).await?;
+        Ok((applied, shown))
     }
 
     /// Returns the operator's token and the authority that the admin API's certificate is verified with.

@@ -31,7 +31,7 @@ pub fn resolve(asked: &Image, in_use: Option<&str>, own: &str) -> String {
     format!("{repository}{separator}{tag}")
 }
 
-/// Returns the master's image in the template of a StatefulSet: the image in use if the status does not have it yet.
+/// Returns the master's image in the template of a StatefulSet.
 #[must_use]
 pub fn of_template(set: &StatefulSet) -> Option<&str> {
     let pod = set.spec.as_ref()?.template.spec.as_ref()?;

@@ -17,6 +17,7 @@ use crate::api::{
 };
 use crate::cluster::log_end::LogId;
 use crate::cluster::view::ClusterView;
+use crate::operator::apply::AppliedObjects;
 use crate::operator::observation::Observation;
 use crate::operator::plan::Plan;
 
@@ -32,8 +33,14 @@ pub struct Applied {
     pub durable_prefix: Option<u64>,
     /// The log that this record is in.
     pub log: Option<LogId>,
-    /// The image of the masters, if the objects were applied.
-    pub image: Option<String>,
+    /// The objects that the API server has taken, if it has taken them all.
+    pub objects: Option<AppliedObjects>,
+}
+
+impl Applied {
+    fn image(&self) -> Option<&str> {
+        self.objects.as_ref()?.image()
+    }
 }
 
 /// What went wrong in a pass.
@@ -77,7 +84,7 @@ pub fn status(
             None => before.term,
         },
         version: serving.and_then(|member| member.version.clone()).or_else(|| before.version.clone()),
-        image: applied.image.clone().or_else(|| before.image.clone()),
+        image: applied.image().or(before.image.as_deref()).map(str::to_owned),
         leader,
         replicas: count(observed.pods.len()),
         ready_replicas: count(observed.pods.iter().filter(|pod| pod.ready).count()),
