@@ -63,7 +63,6 @@ impl Queue {
     /// Acquires space for records of at most `bytes`, if there is any and no other caller waits for it. A call that
     /// needs more than the capacity gets it when the queue is empty.
     pub fn try_acquire(&self, bytes: usize) -> Option<Permit<'_>> {
-        planted!(DropWhenFull => return Some(self.space.acquire_anyway(bytes)));
         self.space.try_acquire(bytes)
     }
 
@@ -96,9 +95,10 @@ impl Queue {
         self.chunks.lock().waiting.pop_front()
     }
 
-    /// Planted bug: puts records of another state before all others.
+    /// Planted bug: takes over the oldest records of another state.
     #[cfg(feature = "planted")]
-    pub(super) fn put_back(&self, chunk: Chunk) {
+    pub(super) fn inherit(&self, other: &Self) {
+        let Some(chunk) = other.take() else { return };
         self.space.add(chunk.body.len());
         self.chunks.lock().waiting.push_front(chunk);
     }

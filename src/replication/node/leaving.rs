@@ -82,15 +82,8 @@ impl Node {
         if keeps_state {
             self.following.reset(Position::behind(leadership.writer.end(), leadership.term));
         } else {
-            #[cfg(feature = "planted")]
-            let kept = planted!(KeepQueue).then(|| self.incarnation.queue.take()).flatten();
             // A record that was applied may not be in the log: no client may see this state (INV-3).
-            self.incarnation.queue.clear();
             self.start_over();
-            #[cfg(feature = "planted")]
-            if let Some(chunk) = kept {
-                self.incarnation.queue.put_back(chunk);
-            }
         }
         let wait = self.random_below(BACKOFF_MS);
         self.stand_after = self.stand_after.max(now.plus(Duration::from_millis(wait)));

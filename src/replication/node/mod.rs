@@ -394,6 +394,9 @@ impl Node {
         self.following.rebuilds += 1;
         let fresh = Incarnation::new(self.settings.engine.clone(), self.settings.queue_bytes);
         let old = std::mem::replace(&mut self.incarnation, fresh);
+        planted!(KeepQueue => self.incarnation.queue.inherit(&old.queue));
+        // Its records belong to the state that is discarded: none may be written in another term.
+        old.queue.clear();
         // A search that outlives its term must find an engine that refuses to change.
         old.engine.seal();
         self.commands.push(Command::Discard(old));
