@@ -11,15 +11,15 @@ use crate::master::admission::LEADERSHIP_CHECK;
 use crate::master::effects;
 use crate::master::handlers::{Handled, Handlers};
 use crate::master::metrics::{Counters, Metrics};
-use crate::master::parked_puts::Parking;
+use crate::master::parking::Parking;
+use crate::master::rpc_failures::{NOT_LEADING, UNKNOWN, refused};
 use crate::master::settings::ha::Durability;
-use crate::replication::admission::{Admission, Refusal};
+use crate::replication::admission::Admission;
 use crate::replication::incarnation::Incarnation;
 use crate::replication::queue_space::Ticket;
 use crate::replication::time::{Monotonic, MonotonicClock};
-use crate::wire::frame;
 use crate::wire::functions::Function;
-use crate::wire::server::{BoxFuture, Failure, GiveUp, Outcome, SequencerPermit, Service, Waited};
+use crate::wire::server::{BoxFuture, GiveUp, Outcome, SequencerPermit, Service, Waited};
 
 /// Most bytes that a call adds to the log for each byte of its request. A key is in both; the range of each replica is
 /// only in the record.
@@ -36,40 +36,10 @@ const RECORD_BYTES: usize = 1024;
 /// the queue.
 const TAKES_TURNS: Range<usize> = 2 << 10..256 << 10;
 
-/// Returns the error for a call that was not admitted. Clients take an RPC error for a call that failed, and may repeat
-/// it.
-pub(super) fn refused(refusal: Refusal) -> Failure {
-    match refusal {
-        Refusal::NotLeading => NOT_LEADING,
-        Refusal::OutOfSpace => OUT_OF_SPACE,
-        Refusal::QueueFull => QUEUE_FULL,
-    }
-}
-
 /// Returns the most bytes that a call with this request adds to the log.
 pub(super) fn record_bytes(body: &[u8]) -> usize {
     RECORD_BYTES + body.len().saturating_mul(RECORD_BYTES_PER_BYTE)
 }
-
-const QUEUE_FULL: Failure = Failure {
-    code: frame::TIMED_OUT,
-    message: "the master's queue of unwritten changes is full, nothing was changed",
-};
-
-const OUT_OF_SPACE: Failure = Failure {
-    code: frame::TIMED_OUT,
-    message: "the log is full or refused by etcd (see the status), nothing was changed",
-};
-
-/// Error for calls after the leader lease has run out, and for long work that was called off because this master hands over.
-/// A client hardly ever receives it: the connection is closed first.
-pub(super) const NOT_LEADING: Failure = Failure { code: 255, message: "this master no longer leads" };
-
-/// Error for calls whose records etcd refuses. The writer goes on with the same bytes, so they may yet be written (R5).
-const UNKNOWN: Failure = Failure {
-    code: frame::TIMED_OUT,
-    message: "the log is full or refused by etcd (see the status), whether this was done is unknown",
-};
 
 /// Answers calls from the engine.
 #[derive(Debug)]
@@ -126,7 +96,7 @@ impl MasterService {
         let handled = self.handlers.handle(function, body, out);
         if handled.starved > 0
             && let Some(tried) = tried
-            && let Some(deferred) = parking.park(self, now(), tried, function, body)
+            && let Some(deferred) = parking.park(&self.handlers, now(), tried, function, body)
         {
             return Outcome::Deferred(Box::new(deferred));
         }

@@ -12,7 +12,7 @@ use crate::engine::walk::{Cursor, Keys};
 use crate::master::admission::ChunkPermits;
 use crate::master::effects;
 use crate::master::reply_encoding::Located;
-use crate::master::rpc_service::NOT_LEADING;
+use crate::master::rpc_failures::NOT_LEADING;
 use crate::replication::admission::Refusal;
 use crate::replication::time::RunningClock;
 use crate::wire::frame;
