@@ -6,7 +6,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{oneshot, watch};
 
-use super::host::{PublishedStatus, SnapshotsWaiting, Waiting};
+use super::host::{SnapshotsWaiting, Waiting};
+use super::published_status::PublishedStatus;
 use crate::cluster::member::MemberValue;
 use crate::cluster::promotion::PromotionReport;
 use crate::cluster::role::Role;

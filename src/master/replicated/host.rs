@@ -9,8 +9,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
+use super::published_status::PublishedStatus;
 use super::snapshots::SnapshotWorker;
-use crate::cluster::member::MemberValue;
 use crate::cluster::role::Role;
 use crate::cluster::snapshot::{HeldSnapshot, SnapshotRefused};
 use crate::cluster::view;
@@ -40,41 +40,6 @@ pub(super) type Waiting = Arc<Mutex<HashMap<HandoverId, oneshot::Sender<Result<H
 /// Callers that wait for a snapshot.
 pub(super) type SnapshotsWaiting =
     Arc<Mutex<HashMap<SnapshotRequest, oneshot::Sender<Result<HeldSnapshot, SnapshotRefused>>>>>;
-
-/// Status of a node, for the rest of the process.
-#[derive(Clone, Debug)]
-pub(super) struct PublishedStatus {
-    pub status: NodeStatus,
-    /// Name of the primary; `None` if there is none.
-    pub leader: Option<String>,
-    /// The address that clients are sent to, and the revision that created that key.
-    pub master_view: Option<view::Serving>,
-    /// All members that the node knows of.
-    pub members: Vec<MemberValue>,
-    pub incarnation: Arc<Incarnation>,
-    /// Log time; `None` while this master does not lead.
-    pub clock: Option<RunningClock>,
-    /// When this was published.
-    pub at: Monotonic,
-    /// When etcd last answered.
-    pub etcd_heard: Option<Monotonic>,
-}
-
-impl PublishedStatus {
-    pub(super) fn new(node: &Node, now: Monotonic) -> Self {
-        let view = node.seen_keys();
-        Self {
-            status: node.status(now),
-            leader: view.leader().map(|leader| leader.value.name.clone()),
-            master_view: view.serving().cloned(),
-            members: view.members().cloned().collect(),
-            incarnation: Arc::clone(node.incarnation()),
-            clock: None,
-            at: now,
-            etcd_heard: view.read_at(),
-        }
-    }
-}
 
 /// The process around a node.
 pub(super) struct ProcessHost {

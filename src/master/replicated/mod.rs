@@ -3,6 +3,7 @@
 
 mod control;
 mod host;
+mod published_status;
 mod snapshots;
 mod testimony;
 
@@ -45,7 +46,8 @@ use crate::replication::snapshot::Origin;
 use crate::replication::time::{LogClock, MonotonicClock, RunningClock};
 
 use control::NodeControl;
-use host::{ProcessHost, PublishedStatus, Publishing};
+use host::{ProcessHost, Publishing};
+use published_status::PublishedStatus;
 use snapshots::SnapshotWorker;
 
 /// Timeout of a call to etcd. It is shorter than the leader lease, so that a call that hangs does not cost the lease.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::host::PublishedStatus;
+use super::published_status::PublishedStatus;
 use crate::cluster::log_end::History;
 use crate::cluster::snapshot::HeldSnapshot;
 use crate::engine::settings::EngineSettings;

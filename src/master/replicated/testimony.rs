@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::host::PublishedStatus;
+use super::published_status::PublishedStatus;
 use crate::master::companion::Testimony;
 use crate::master::peer::witness::EndedProcess;
 use crate::master::peer::{Identity, PeerCredentials};
