@@ -89,23 +89,7 @@ impl Sequencer<'_> {
             let made = sums.groups.get(name).copied().unwrap_or_default();
             expect("objects of a group", membership.len() as u64, made as u64);
         }
-        let (mut capacity, mut allocated) = (0, 0);
-        for (number, mounted) in &core.segments {
-            let taken = sums.taken.get(number).map(Vec::as_slice).unwrap_or_default();
-            capacity = u64::wrapping_add(capacity, mounted.segment.size);
-            allocated = u64::wrapping_add(allocated, mounted.extents.used_bytes());
-            let reserved = sums.reserved.get(number).cloned().unwrap_or_default();
-            expect("reservations of a segment", u64::from(mounted.reserved == reserved), 1);
-            expect("used bytes of a segment", mounted.segment.used(), mounted.extents.used_bytes());
-            let left_out = core.unmounted_writes.left_out(&mounted.segment);
-            let left_out = left_out.iter().map(|range| (range.start, range.end - range.start));
-            match Extents::rebuild(mounted.extents.size(), taken.iter().copied().chain(left_out)) {
-                Ok(made) => {
-                    expect("taken bytes of a segment", mounted.extents.used_bytes(), made.used_bytes())
-                }
-                Err(_) => expect("segments whose ranges overlap", 0, 1),
-            }
-        }
+        let (capacity, allocated) = self.audit_segments(&sums, &mut expect);
         let drains =
             core.segments.iter().filter_map(|(number, mounted)| Some((mounted.drain_until?, *number)));
         expect("segments that are drained", u64::from(drains.collect::<BTreeSet<_>>() == core.drains), 1);
@@ -119,6 +103,38 @@ impl Sequencer<'_> {
         let reachable = |mounted: &&Mounted| !mounted.segment.te_endpoint.is_empty();
         let reachable = core.segments.values().filter(reachable).count();
         expect("segments by address", core.segment_ranges.len() as u64, reachable as u64);
+        self.audit_open_segments(&mut expect);
+        expect("capacity", count(&counts.capacity), capacity);
+        expect("allocated bytes", count(&counts.allocated), allocated);
+        wrong
+    }
+
+    /// Checks every segment against its objects; returns the bytes of all segments, and those that are taken.
+    fn audit_segments(&self, sums: &Sums, expect: &mut impl FnMut(&str, u64, u64)) -> (u64, u64) {
+        let core = &*self.core;
+        let (mut capacity, mut allocated) = (0_u64, 0_u64);
+        for (number, mounted) in &core.segments {
+            let taken = sums.taken.get(number).map(Vec::as_slice).unwrap_or_default();
+            capacity = capacity.wrapping_add(mounted.segment.size);
+            allocated = allocated.wrapping_add(mounted.extents.used_bytes());
+            let reserved = sums.reserved.get(number).cloned().unwrap_or_default();
+            expect("reservations of a segment", u64::from(mounted.reserved == reserved), 1);
+            expect("used bytes of a segment", mounted.segment.used(), mounted.extents.used_bytes());
+            let left_out = core.unmounted_writes.left_out(&mounted.segment);
+            let left_out = left_out.iter().map(|range| (range.start, range.end - range.start));
+            match Extents::rebuild(mounted.extents.size(), taken.iter().copied().chain(left_out)) {
+                Ok(made) => {
+                    expect("taken bytes of a segment", mounted.extents.used_bytes(), made.used_bytes())
+                }
+                Err(_) => expect("segments whose ranges overlap", 0, 1),
+            }
+        }
+        (capacity, allocated)
+    }
+
+    /// Checks the index of the segments that take new objects.
+    fn audit_open_segments(&self, expect: &mut impl FnMut(&str, u64, u64)) {
+        let core = &*self.core;
         let open = self.open_segments();
         let mut kept = core.open.numbers().to_vec();
         kept.sort_unstable();
@@ -138,9 +154,6 @@ impl Sequencer<'_> {
             named.sort_unstable();
             expect("segments that take new objects, by name or host", u64::from(named == open), 1);
         }
-        expect("capacity", count(&counts.capacity), capacity);
-        expect("allocated bytes", count(&counts.allocated), allocated);
-        wrong
     }
 
     /// Returns the segments that take new objects, in order: those that are not being drained, and whose client has

@@ -227,19 +227,13 @@ impl Writer {
             if self.applied_before.lock().get(&key) == Some(&marks) {
                 return Ok(());
             }
-            let dry = api.patch(&name, &params.clone().dry_run(), &Patch::Apply(wanted)).await;
-            let dry = dry.map_err(|source| failed(&kind, &name, source))?;
-            let would_be = essence(json(&dry)?);
-            if would_be == is {
-                self.remember(key, marks);
-                return Ok(());
-            }
-            // The cache may be behind a write of our own.
-            let now = api.get_opt(&name).await.map_err(|source| failed(&kind, &name, source))?;
-            if let Some(now) = now
-                && essence(json(&now)?) == would_be
-            {
-                return Ok(());
+            match changes(&api, wanted, is, &json).await? {
+                Change::Some => {}
+                Change::None => {
+                    self.remember(key, marks);
+                    return Ok(());
+                }
+                Change::Made => return Ok(()),
             }
         }
         self.permit()?;
@@ -285,6 +279,36 @@ impl Writer {
             Err(source) => Err(failed(&K::kind(&()), &name, source)),
         }
     }
+}
+
+/// What applying an object would change.
+enum Change {
+    Some,
+    None,
+    /// It is done already: the cache is behind a write of our own.
+    Made,
+}
+
+/// Finds out by a dry run what applying an object would change. `is` is the existing one as the cache has it.
+async fn changes<K>(
+    api: &Api<K>,
+    wanted: &K,
+    is: Value,
+    json: impl Fn(&K) -> Result<Value, WriteError>,
+) -> Result<Change, WriteError>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+{
+    let (name, params) = (wanted.name_any(), PatchParams::apply(FIELD_MANAGER).force().dry_run());
+    let unanswered = |source| failed(&K::kind(&()), &name, source);
+    let would_be = api.patch(&name, &params, &Patch::Apply(wanted)).await.map_err(unanswered)?;
+    let would_be = essence(json(&would_be)?);
+    if would_be == is {
+        return Ok(Change::None);
+    }
+    let now = api.get_opt(&name).await.map_err(unanswered)?;
+    let is_made = now.map(|now| json(&now)).transpose()?.is_some_and(|now| essence(now) == would_be);
+    Ok(if is_made { Change::Made } else { Change::Some })
 }
 
 /// Returns the settings files that no pod mounts, and that no new pod will mount: the StatefulSet's controller has seen

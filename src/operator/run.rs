@@ -88,14 +88,9 @@ pub async fn run(settings: &Settings, mut stop: watch::Receiver<bool>) -> Result
     let health = listen::bind(&settings.health.host, settings.health.port).await?;
     let numbers = listen::bind(&settings.metrics.host, settings.metrics.port).await?;
     tracing::info!(health = %health.local_addr()?, metrics = %numbers.local_addr()?, "listening");
-    let mut config = Config::infer().await?;
+    let config = Config::infer().await?;
     let own_namespace = settings.own_namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-    config.connect_timeout = Some(CALL_TIMEOUT);
-    config.write_timeout = Some(CALL_TIMEOUT);
-    config.read_timeout = Some(WATCH_TIMEOUT);
-    let watching = Client::try_from(config.clone())?;
-    config.read_timeout = Some(CALL_TIMEOUT);
-    let client = Client::try_from(config)?;
+    let (client, watching) = clients(config)?;
 
     let mut tasks = JoinSet::new();
     // Enough for kubelet and Prometheus, and a person now and then.
@@ -143,6 +138,16 @@ pub async fn run(settings: &Settings, mut stop: watch::Receiver<bool>) -> Result
     stop_lease.send_replace(true);
     tasks.join_all().await;
     Ok(())
+}
+
+/// Creates two clients of the API server: one for calls, and one for watches, which are silent for longer.
+fn clients(mut config: Config) -> Result<(Client, Client), RunError> {
+    config.connect_timeout = Some(CALL_TIMEOUT);
+    config.write_timeout = Some(CALL_TIMEOUT);
+    config.read_timeout = Some(WATCH_TIMEOUT);
+    let watching = Client::try_from(config.clone())?;
+    config.read_timeout = Some(CALL_TIMEOUT);
+    Ok((Client::try_from(config)?, watching))
 }
 
 /// What a process that may lead does next.

@@ -11,7 +11,7 @@ mod screen;
 mod store;
 
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -148,17 +148,11 @@ async fn run(arguments: Arguments) -> Result<(), UpError> {
     let masters = ports.masters(arguments.masters, arguments.rpc_port_base, arguments.http_port_base)?;
 
     let folder = Folder::open(arguments.data_dir.as_deref())?;
-    let mut embedded = None;
-    let (endpoints, store) = match &etcd {
-        Some(access) => (access.endpoints.join(";"), "etcd".to_owned()),
+    let (mut embedded, endpoints, store) = match &etcd {
+        Some(access) => (None, access.endpoints.join(";"), "etcd".to_owned()),
         None => {
-            let kept = arguments.data_dir.as_ref().map(|data| data.join("coordination"));
-            let store = match &kept {
-                Some(path) => format!("the embedded store ({})", path.display()),
-                None => "the embedded store (in memory, lost with this process)".to_owned(),
-            };
-            embedded = Some(Embedded::start(kept.as_deref(), embedded_port).await?);
-            (format!("127.0.0.1:{embedded_port}"), store)
+            let (embedded, store) = start_store(arguments.data_dir.as_deref(), embedded_port).await?;
+            (Some(embedded), format!("127.0.0.1:{embedded_port}"), store)
         }
     };
     let common = Common {
@@ -198,6 +192,16 @@ async fn run(arguments: Arguments) -> Result<(), UpError> {
         Err(_) => drop(folder),
     }
     result
+}
+
+/// Starts the embedded store. Returns it with its description for the screen.
+async fn start_store(data_dir: Option<&Path>, port: u16) -> Result<(Embedded, String), UpError> {
+    let kept = data_dir.map(|data| data.join("coordination"));
+    let store = match &kept {
+        Some(path) => format!("the embedded store ({})", path.display()),
+        None => "the embedded store (in memory, lost with this process)".to_owned(),
+    };
+    Ok((Embedded::start(kept.as_deref(), port).await?, store))
 }
 
 /// Signals that stop everything: SIGTERM and SIGINT.

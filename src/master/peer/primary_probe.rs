@@ -246,6 +246,15 @@ impl Standby {
             Ok(Err(why)) => return self.failed(&why, target),
             Err(_) => return Ended::Silent,
         }
+        self.listen(lines, to, target).await
+    }
+
+    /// Listens to the primary that has proved itself, and reports to it.
+    async fn listen<R, W>(&mut self, mut lines: Lines<R>, mut to: W, target: &Target) -> Ended
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
         let mut ping = interval(PING);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut heard = Instant::now();

@@ -17,7 +17,7 @@ use super::presence::{Members, Presence, Process};
 use super::secret::Secret;
 use super::slots::{Slot, Slots};
 use super::witness::{EndedLine, WitnessedLine};
-use super::{GROWTH_PAUSE, MAX_LINE, PING, PeerLine, PeerMessage, PeerState, StateLine};
+use super::{GROWTH_PAUSE, MAX_LINE, PING, PeerLine, PeerMessage, PeerReport, PeerState, StateLine};
 use crate::net::accept::Acceptor;
 use crate::net::stop::stopped;
 
@@ -170,7 +170,7 @@ impl Connection {
     /// Passes on that a process has ended, and acknowledges the report. A witness authenticates in the name of that
     /// process, so that a connection can report the end of one process only.
     async fn witnessed(
-        &mut self,
+        &self,
         ended: String,
         process: &Process,
         to: &mut (impl AsyncWrite + Unpin),
@@ -183,6 +183,34 @@ impl Connection {
             return Err(io::Error::other("this master is about to stop"));
         }
         send(to, &WitnessedLine { witnessed: Some(ended) }).await
+    }
+
+    /// Sends the present state. Returns when, and which.
+    async fn tell(&mut self, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<(Instant, PeerState)> {
+        let state = self.port.state.borrow_and_update().clone();
+        let sent_ms = u64::try_from(STARTED.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let line = StateLine { state, sent_ms };
+        send(to, &line).await?;
+        Ok((Instant::now(), line.state))
+    }
+
+    /// Returns the report of a line about this peer itself. A line about the end of a process is passed on at once.
+    async fn report_of(
+        &self,
+        line: PeerLine,
+        process: &Process,
+        to: &mut (impl AsyncWrite + Unpin),
+    ) -> io::Result<Option<PeerReport>> {
+        match line {
+            PeerLine::Ended(EndedLine { ended }) => {
+                self.witnessed(ended, process, to).await?;
+                Ok(None)
+            }
+            PeerLine::Report(report) if (&report.name, &report.boot_id) == (&process.0, &process.1) => {
+                Ok(Some(report))
+            }
+            PeerLine::Report(_) => Err(io::Error::other("a report in the name of another process")),
+        }
     }
 
     /// Serves an authenticated peer until the connection ends.
@@ -208,11 +236,7 @@ impl Connection {
             let report = tokio::select! {
                 // The first tick comes at once and sends the greeting.
                 _ = ping.tick() => {
-                    let now = self.port.state.borrow_and_update().clone();
-                    let sent_ms = u64::try_from(STARTED.elapsed().as_millis()).unwrap_or(u64::MAX);
-                    let line = StateLine { state: now, sent_ms };
-                    send(&mut to, &line).await?;
-                    told = Some((Instant::now(), line.state));
+                    told = Some(self.tell(&mut to).await?);
                     continue;
                 }
                 changed = self.port.state.changed(), if changes => {
@@ -232,17 +256,10 @@ impl Connection {
                         if !allowance.take(heard) {
                             return Err(io::Error::other("too many lines"));
                         }
-                        let report = match line {
-                            PeerLine::Report(report) => report,
-                            PeerLine::Ended(EndedLine { ended }) => {
-                                self.witnessed(ended, process, &mut to).await?;
-                                continue;
-                            }
-                        };
-                        if (&report.name, &report.boot_id) != (&process.0, &process.1) {
-                            return Err(io::Error::other("a report in the name of another process"));
+                        match self.report_of(line, process, &mut to).await? {
+                            Some(report) => report,
+                            None => continue,
                         }
-                        report
                     }
                     None => return Ok(()),
                 },

@@ -195,6 +195,57 @@ impl Node {
         self.stand_after = self.stand_after.max(now.plus(Duration::from_millis(wait)));
     }
 
+    /// Returns the longest lease that the old primary can have had.
+    fn longest_ttl(&self) -> Duration {
+        let last_ttl = Duration::from_millis(self.incarnation.engine.term_state().leader_ttl);
+        self.settings.leader_ttl.max(self.seen_keys.leader_ttl()).max(last_ttl)
+    }
+
+    /// Returns for how many milliseconds from now the old primary may still answer reads (R6), negative if it has
+    /// answered none for some time. `last_term` is the term of the last batch.
+    fn old_primary_answers_for(&self, now: Monotonic, last_term: Term, ttl: Duration) -> i64 {
+        // The primary that wrote last may have come and gone unseen while this node could not reach etcd. Then
+        // `gone_at` is about an earlier one, and only now is certain.
+        let seen = self.seen_keys.last_term() >= last_term;
+        let seen = seen || planted!(StaleAbsence);
+        let silent = self.seen_keys.gone_at().filter(|_| seen).unwrap_or(now).plus(ttl);
+        // A witness saw the process end that wrote last, so it answered nothing after the report arrived here. Earlier
+        // primaries are covered by their own holds, which are state.
+        let led_last = BootId(self.incarnation.engine.term_state().boot_id);
+        let answers_for = match self.witnessed.told_at(led_last) {
+            Some(told_at) => -whole_ms(now.since(told_at)),
+            None => whole_ms(silent.since(now)).saturating_add(1),
+        };
+        if planted!(HoldWithoutLease) { 0 } else { answers_for }
+    }
+
+    /// Returns why this node takes over. `dead` is the process that it found dead, `empty` whether there is no log yet.
+    fn promotion_reason(
+        &self,
+        empty: bool,
+        dead: Option<BootId>,
+        gone_at: Monotonic,
+        batch_at: Option<Monotonic>,
+        ttl: Duration,
+    ) -> PromotionReason {
+        let engine = &self.incarnation.engine;
+        // A primary writes a batch each second. If it was gone soon after its last batch, its lease cannot have run out
+        // yet: another standby found it dead and revoked the lease.
+        let soon = batch_at.is_some_and(|batch_at| {
+            gone_at.since(batch_at) < ttl / 2 && !self.seen_keys.may_be_old(batch_at, ttl / 2)
+        });
+        // Only the process that led last counts: this node may have found an earlier one dead that another node
+        // replaced.
+        let led_last = BootId(engine.term_state().boot_id);
+        let found_dead = dead == Some(led_last) || soon;
+        match (empty, engine.resigned(), found_dead && led_last != self.settings.boot_id) {
+            (true, ..) => PromotionReason::FirstStart,
+            (_, true, _) => PromotionReason::Switchover,
+            (.., true) => PromotionReason::ProcessDied,
+            (.., false) => PromotionReason::LeaseEnded,
+        }
+    }
+
     /// Begins to lead: commits the first record, `NewTerm`. Applying it also cleans up after the old primary.
     fn begin(&mut self, now: Monotonic, term: Term, lease: LeaderLease) {
         let (position, batch_at) = (self.following.position, self.following.batch_at);
@@ -205,43 +256,16 @@ impl Node {
         let from = if empty { self.settings.wall } else { engine.sequencer(LogTime(0)).now };
         let from = if planted!(WallClock) { self.settings.wall } else { from };
         let clock = LogClock::new(from, now);
-        // The last moment at which the old primary can have answered a read (R6). The primary that wrote last may have
-        // come and gone unseen while this node could not reach etcd. Then `gone_at` is about an earlier one, and only
-        // now is certain.
-        let last_ttl = Duration::from_millis(engine.term_state().leader_ttl);
-        let ttl = self.settings.leader_ttl.max(self.seen_keys.leader_ttl()).max(last_ttl);
-        let seen = self.seen_keys.last_term() >= position.term;
-        let seen = seen || planted!(StaleAbsence);
-        let silent = self.seen_keys.gone_at().filter(|_| seen).unwrap_or(now).plus(ttl);
-        // A witness saw the process end that wrote last, so it answered nothing after the report arrived here. Earlier
-        // primaries are covered by their own holds, which are state.
-        let witnessed = self.witnessed.told_at(BootId(engine.term_state().boot_id));
-        let answers_for = match witnessed {
-            Some(told_at) => -whole_ms(now.since(told_at)),
-            None => whole_ms(silent.since(now)).saturating_add(1),
-        };
-        let answers_for = if planted!(HoldWithoutLease) { 0 } else { answers_for };
+        let ttl = self.longest_ttl();
+        let answers_for = self.old_primary_answers_for(now, position.term, ttl);
         let primary = Primary {
             name: self.settings.name.as_bytes(),
             boot_id: self.settings.boot_id.0,
             leader_ttl: u64::try_from(lease.ttl().as_millis()).unwrap_or(u64::MAX),
         };
-        // A primary writes a batch each second. If it was gone soon after its last batch, its lease cannot have run out
-        // yet: another standby found it dead and revoked the lease.
         let gone_at = self.seen_keys.gone_at().unwrap_or(now);
-        let soon = batch_at.is_some_and(|batch_at| {
-            gone_at.since(batch_at) < ttl / 2 && !self.seen_keys.may_be_old(batch_at, ttl / 2)
-        });
-        // Only the process that led last counts: this node may have found an earlier one dead that another node
-        // replaced.
-        let led_last = BootId(engine.term_state().boot_id);
-        let found_dead = self.dead.take() == Some(led_last) || soon;
-        let reason = match (empty, engine.resigned(), found_dead && led_last != self.settings.boot_id) {
-            (true, ..) => PromotionReason::FirstStart,
-            (_, true, _) => PromotionReason::Switchover,
-            (.., true) => PromotionReason::ProcessDied,
-            (.., false) => PromotionReason::LeaseEnded,
-        };
+        let dead = self.dead.take();
+        let reason = self.promotion_reason(empty, dead, gone_at, batch_at, ttl);
         // If this master could not read the key, it would not have become a candidate (`LogEnd`).
         let key = LogFormat::of_key(self.following.format.as_deref()).unwrap_or(LogFormat::New);
         let format = if empty { key.written() } else { key.written_on() };

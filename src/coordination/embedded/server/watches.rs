@@ -194,35 +194,38 @@ impl Stream {
                 self.send(created).await?;
                 self.tell(id).await
             }
-            PbWatchRequestUnion::CancelRequest(request) => {
-                if self.watches.remove(&request.watch_id).is_none() {
-                    return Ok(());
-                }
-                let revision = self.revision()?;
-                let watch_id = request.watch_id;
-                self.send(PbWatchResponse {
-                    header: header(revision),
-                    watch_id,
-                    canceled: true,
-                    ..PbWatchResponse::default()
-                })
-                .await
-            }
-            PbWatchRequestUnion::ProgressRequest(_) => {
-                self.tell_all().await?;
-                // All watches have been sent everything up to the oldest position; newer revisions may have come
-                // meanwhile.
-                let newest = self.revision()?;
-                let told = self.watches.values().map(|watch| watch.next - 1).min();
-                let revision = told.map_or(newest, |told| told.min(newest));
-                self.send(PbWatchResponse {
-                    header: header(revision),
-                    watch_id: NO_WATCH,
-                    ..PbWatchResponse::default()
-                })
-                .await
-            }
+            PbWatchRequestUnion::CancelRequest(request) => self.cancel(request.watch_id).await,
+            PbWatchRequestUnion::ProgressRequest(_) => self.progress().await,
         }
+    }
+
+    async fn cancel(&mut self, watch_id: i64) -> Result<(), Ended> {
+        if self.watches.remove(&watch_id).is_none() {
+            return Ok(());
+        }
+        let revision = self.revision()?;
+        self.send(PbWatchResponse {
+            header: header(revision),
+            watch_id,
+            canceled: true,
+            ..PbWatchResponse::default()
+        })
+        .await
+    }
+
+    /// Answers a progress request, which is about all watches of the stream.
+    async fn progress(&mut self) -> Result<(), Ended> {
+        self.tell_all().await?;
+        // All watches have been sent everything up to the oldest position; newer revisions may have come meanwhile.
+        let newest = self.revision()?;
+        let told = self.watches.values().map(|watch| watch.next - 1).min();
+        let revision = told.map_or(newest, |told| told.min(newest));
+        self.send(PbWatchResponse {
+            header: header(revision),
+            watch_id: NO_WATCH,
+            ..PbWatchResponse::default()
+        })
+        .await
     }
 
     fn free_id(&mut self) -> i64 {
