@@ -42,6 +42,8 @@ pub struct Core {
     pub divergence: Divergence,
     /// The last `Digest` record that matched. Not state.
     pub digest_matched: SequenceId,
+    /// The last record other than a `Digest`. Not state.
+    pub last_change: SequenceId,
     /// Locations of objects, by id.
     pub object_index: ObjectIndex,
     /// The object that was accessed last: nearly always the one that the next record names.

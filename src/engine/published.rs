@@ -3,7 +3,7 @@
 
 use super::divergence::Divergence;
 use super::term_state::{TermReport, TermState};
-use super::types::SequenceId;
+use super::types::{LogTime, SequenceId};
 use crate::engine::types::Digest;
 
 /// Numbers for metrics, all of the same moment.
@@ -35,5 +35,7 @@ pub(super) struct Published {
     pub(super) report: TermReport,
     pub(super) divergence: Divergence,
     pub(super) digest_matched: SequenceId,
+    pub(super) last_change: SequenceId,
+    pub(super) log_time: LogTime,
     pub(super) faults: u64,
 }

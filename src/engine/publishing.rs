@@ -40,6 +40,8 @@ impl Drop for Sequencer<'_> {
             report: core.report,
             divergence: core.divergence,
             digest_matched: core.digest_matched,
+            last_change: core.last_change,
+            log_time: core.log_time,
             faults: core.faults.count,
         };
         let before = std::mem::replace(&mut *self.engine.published.lock(), published);
@@ -107,6 +109,19 @@ impl Engine {
     #[must_use]
     pub fn digest_matched(&self) -> SequenceId {
         self.published().digest_matched
+    }
+
+    /// Returns the last record other than a `Digest`, which a quiet primary writes each second; zero if there was none
+    /// since this state was created or read from a snapshot.
+    #[must_use]
+    pub fn last_change(&self) -> SequenceId {
+        self.published().last_change
+    }
+
+    /// Returns the timestamp of the last record.
+    #[must_use]
+    pub fn log_time(&self) -> LogTime {
+        self.published().log_time
     }
 
     /// Returns the signs that this replica diverges from the log.

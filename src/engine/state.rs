@@ -263,6 +263,9 @@ impl Sequencer<'_> {
         }
         self.core.last = id;
         self.core.log_time = at;
+        if !matches!(record, Record::Digest { .. }) {
+            self.core.last_change = id;
+        }
         self.change(format, id, at, record);
         self.engine.applied.store(id.0, Ordering::Release);
     }

@@ -31,6 +31,8 @@ struct Chunks {
     waiting: VecDeque<Chunk>,
     /// Buffer of a batch that was written, for reuse.
     spare: Option<Body>,
+    /// The next record begins another batch.
+    is_cut: bool,
 }
 
 /// The records of one batch.
@@ -92,7 +94,11 @@ impl Queue {
     /// Takes the oldest records, as one batch.
     #[must_use]
     pub fn take(&self) -> Option<Chunk> {
-        self.chunks.lock().waiting.pop_front()
+        let mut chunks = self.chunks.lock();
+        let chunk = chunks.waiting.pop_front();
+        // What was cut is taken.
+        chunks.is_cut &= !chunks.waiting.is_empty();
+        chunk
     }
 
     /// Planted bug: takes over the oldest records of another state.
@@ -107,6 +113,13 @@ impl Queue {
     #[must_use]
     pub fn has_full_batch(&self) -> bool {
         self.chunks.lock().waiting.len() > 1
+    }
+
+    /// Ends a batch after the last record that was appended. The caller holds the sequencer, so that this record is the
+    /// last one of the state, too.
+    pub fn cut(&self) {
+        let mut chunks = self.chunks.lock();
+        chunks.is_cut = !chunks.waiting.is_empty();
     }
 
     /// Returns how many records were appended after this one.
@@ -125,7 +138,10 @@ impl Queue {
 
     /// Discards all records. Only for a state that is discarded, too.
     pub fn clear(&self) {
-        let chunks = std::mem::take(&mut self.chunks.lock().waiting);
+        let mut all = self.chunks.lock();
+        all.is_cut = false;
+        let chunks = std::mem::take(&mut all.waiting);
+        drop(all);
         self.space.release(chunks.iter().map(|chunk| chunk.body.len()).sum());
     }
 
@@ -146,11 +162,13 @@ impl Log for Arc<Queue> {
         planted!(DropWhenFull => if self.bytes() > self.space.limit() { return; });
         let mut chunks = self.chunks.lock();
         let before = chunks.waiting.back().map_or(0, |chunk| chunk.body.len());
+        let is_cut = std::mem::take(&mut chunks.is_cut);
         // All records of a batch have the same format.
-        let fits = chunks
-            .waiting
-            .back_mut()
-            .is_some_and(|chunk| chunk.body.format() == format && chunk.body.try_push(at, record));
+        let fits = !is_cut
+            && chunks
+                .waiting
+                .back_mut()
+                .is_some_and(|chunk| chunk.body.format() == format && chunk.body.try_push(at, record));
         if !fits {
             let mut chunk = Chunk { first: id, body: chunks.spare.take().unwrap_or_default() };
             chunk.body.reuse(format);
@@ -166,5 +184,40 @@ impl Log for Arc<Queue> {
         drop(chunks);
         self.space.add(grown);
         self.wake.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::types::Digest;
+
+    #[test]
+    fn a_batch_ends_where_it_is_cut() {
+        let queue = Arc::new(Queue::new(1 << 20));
+        let append = |id| {
+            let record = Record::Digest { digest: Digest(id) };
+            queue.append(Format::NEWEST, SequenceId(id), LogTime(id), &record);
+        };
+        // There is nothing to cut, and the first batch is not cut short later.
+        queue.cut();
+        (1..=3).for_each(append);
+        queue.cut();
+        queue.cut();
+        (4..=5).for_each(append);
+        assert_eq!(
+            queue.take().map(|chunk| (chunk.first, chunk.last())),
+            Some((SequenceId(1), SequenceId(3)))
+        );
+        assert_eq!(
+            queue.take().map(|chunk| (chunk.first, chunk.last())),
+            Some((SequenceId(4), SequenceId(5)))
+        );
+        // What was cut has been taken since: the next batch is a whole one.
+        append(6);
+        queue.cut();
+        assert_eq!(queue.take().map(|chunk| chunk.last()), Some(SequenceId(6)));
+        (7..=8).for_each(append);
+        assert_eq!(queue.take().map(|chunk| chunk.last()), Some(SequenceId(8)));
     }
 }

@@ -81,6 +81,13 @@ impl Writer {
         &self.end
     }
 
+    /// Returns the last batch of the durable log; `None` if there is none of this term.
+    #[must_use]
+    pub fn durable_end(&self) -> Option<Latest> {
+        let value = self.end.latest.as_ref()?;
+        Latest::from_bytes(value).ok().filter(|end| end.term == self.term)
+    }
+
     /// Returns whether a batch is in flight, or one came that could not be sent: the state that made it cannot be kept.
     #[must_use]
     pub fn is_busy(&self) -> bool {

@@ -292,7 +292,7 @@ async fn a_snapshot_is_taken_by_a_standby_that_can() {
     };
     let primary = cluster.masters[0].admin.as_str();
     let refused = text(&create(primary, &[]).await.stderr);
-    for part in ["no standby could take a snapshot", "m-1: ", "m-2: ", "--data_dir"] {
+    for part in ["no master could take a snapshot", "m-0: ", "m-1: ", "m-2: ", "--data_dir"] {
         assert!(refused.contains(part), "{part}: {refused}");
     }
     // The first one that is asked cannot, the second one can.

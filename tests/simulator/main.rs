@@ -23,7 +23,7 @@ const SEEDS: u64 = 1_000;
 const DATED_SEEDS: u64 = 100;
 
 /// How often each thing happens in a thousand seeds, at least: about half of what it is.
-const FLOORS: [(&str, u64); 25] = [
+const FLOORS: [(&str, u64); 26] = [
     ("events", 20_000_000),
     ("terms", 2_500),
     ("records", 500_000),
@@ -47,6 +47,7 @@ const FLOORS: [(&str, u64); 25] = [
     ("suspended", 30),
     ("stopped", 30),
     ("snapshots", 4_000),
+    ("snapshots_of_primaries", 20),
     ("snapshot_starts", 30),
     ("tampered", 20),
 ];

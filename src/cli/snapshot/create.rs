@@ -1,4 +1,4 @@
-//! `moonkeeper snapshot create`: asks a standby for a snapshot over its admin API, and shows how far it is.
+//! `moonkeeper snapshot create`: asks a master for a snapshot over its admin API, and shows how far it is.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -35,7 +35,7 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(super) struct Create {
-    /// The member that shall take it; without it a standby
+    /// The member that shall take it; without it a standby, or the primary if no standby is caught up
     #[arg(long, value_name = "NAME")]
     member: Option<String>,
     /// Address of the admin API (--admin_port) of any master; the others are found from there
@@ -65,9 +65,7 @@ enum CreateError {
     NoSuchMember(String),
     #[error("{0} has not said where its admin API is")]
     NoAddress(String),
-    #[error("{0} knows of no standby that could take a snapshot")]
-    NoStandby(String),
-    #[error("no standby could take a snapshot: {0}")]
+    #[error("no master could take a snapshot: {0}")]
     AllRefused(String),
     #[error("{member} could not complete the snapshot: {why}")]
     Failed { member: String, why: String },
@@ -103,7 +101,7 @@ fn text(taken: &Taken) -> String {
     )
 }
 
-/// Asks one standby after the other until one takes a snapshot.
+/// Asks one master after the other until one takes a snapshot.
 async fn create(arguments: &Create) -> Result<Taken, CreateError> {
     let token = arguments.access.token()?;
     let status: Status = arguments.access.get(&arguments.admin, "/api/v1/status", STATUS_PATIENCE).await?;
@@ -120,7 +118,7 @@ async fn create(arguments: &Create) -> Result<Taken, CreateError> {
     Err(CreateError::AllRefused(refusals.join("; ")))
 }
 
-/// Returns whether another standby may do what this one did not.
+/// Returns whether another master may do what this one did not.
 fn is_for_another(why: &AdminCallError) -> bool {
     match why {
         AdminCallError::Refused { code, .. } => {
@@ -132,7 +130,8 @@ fn is_for_another(why: &AdminCallError) -> bool {
 }
 
 /// Returns the masters to ask, in this order: the member that `--member` names; without it the master at the given
-/// address, if it is a standby, then the other standbys by their last applied record, the highest first.
+/// address, if it is a standby, then the other standbys by their last applied record, the highest first, and last the
+/// primary, which takes one only if no standby is caught up.
 fn targets(status: &Status, given: &str, wanted: Option<&str>) -> Result<Vec<Target>, CreateError> {
     let own = Target { name: status.name.clone(), address: given.to_owned() };
     let target =
@@ -148,15 +147,13 @@ fn targets(status: &Status, given: &str, wanted: Option<&str>) -> Result<Vec<Tar
         }
         return Ok(vec![target(member)]);
     }
-    let mut others: Vec<&Member> = status
-        .members
-        .iter()
-        .filter(|it| it.role == Role::Standby && it.name != status.name && !it.admin_address.is_empty())
-        .collect();
-    others.sort_by(|one, other| other.applied.cmp(&one.applied).then_with(|| one.name.cmp(&other.name)));
-    let own = Some(own).filter(|_| status.role == Role::Standby);
-    let all: Vec<Target> = own.into_iter().chain(others.into_iter().map(target)).collect();
-    if all.is_empty() { Err(CreateError::NoStandby(status.name.clone())) } else { Ok(all) }
+    let others = status.members.iter().filter(|it| it.name != status.name && !it.admin_address.is_empty());
+    let (mut standbys, primaries): (Vec<&Member>, Vec<&Member>) =
+        others.partition(|it| it.role == Role::Standby);
+    standbys.sort_by(|one, other| other.applied.cmp(&one.applied).then_with(|| one.name.cmp(&other.name)));
+    let (first, last) = if status.role == Role::Standby { (Some(own), None) } else { (None, Some(own)) };
+    let others = standbys.into_iter().chain(primaries).map(target);
+    Ok(first.into_iter().chain(others).chain(last).collect())
 }
 
 /// Has one master take a snapshot.
@@ -224,14 +221,14 @@ mod tests {
     }
 
     #[test]
-    fn standbys_are_asked_and_the_given_one_first() {
+    fn standbys_are_asked_before_the_primary_and_the_given_one_first() {
         let names = |status: &Status| -> Vec<String> {
             targets(status, "given", None).unwrap().into_iter().map(|it| it.address).collect()
         };
-        assert_eq!(names(&status("a", Role::Primary)), ["c:9004", "b:9004"]);
-        assert_eq!(names(&status("b", Role::Standby)), ["given", "c:9004"]);
+        assert_eq!(names(&status("a", Role::Primary)), ["c:9004", "b:9004", "given"]);
+        assert_eq!(names(&status("b", Role::Standby)), ["given", "c:9004", "a:9004"]);
         let alone = Status { members: Vec::new(), ..status("a", Role::Primary) };
-        assert!(matches!(targets(&alone, "given", None), Err(CreateError::NoStandby(_))));
+        assert_eq!(names(&alone), ["given"]);
     }
 
     #[test]

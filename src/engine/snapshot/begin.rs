@@ -23,22 +23,34 @@ impl Capture {
 
     /// Begins a capture that is given up when more bytes than this wait of what has changed.
     pub fn bounded(engine: &Arc<Engine>, at: SequenceId, most_waiting: u64) -> Result<Self, BeginError> {
-        if engine.capturing.swap(true, Ordering::Relaxed) {
-            return Err(BeginError::UnderWay);
-        }
-        let begun = begin(engine, at, most_waiting);
-        if begun.is_err() {
-            engine.capturing.store(false, Ordering::Relaxed);
-        }
-        begun
+        begin(engine, most_waiting, |found| {
+            if found == at { Ok(()) } else { Err(BeginError::Elsewhere { found, said: at }) }
+        })
+    }
+
+    /// Begins a capture of the state as it is now. `cut` is called after its last record, while no other one can follow.
+    pub fn begin_now(engine: &Arc<Engine>, cut: impl FnOnce()) -> Result<Self, BeginError> {
+        begin(engine, MAX_WAITING, |_| {
+            cut();
+            Ok(())
+        })
     }
 }
 
-/// Begins a capture of the state after the record `at`. The caller has made sure that there is no other.
-fn begin(engine: &Arc<Engine>, at: SequenceId, most_waiting: u64) -> Result<Capture, BeginError> {
+/// Begins a capture, unless `accept` refuses the last record.
+fn begin(
+    engine: &Arc<Engine>,
+    most_waiting: u64,
+    accept: impl FnOnce(SequenceId) -> Result<(), BeginError>,
+) -> Result<Capture, BeginError> {
+    if engine.capturing.swap(true, Ordering::Relaxed) {
+        return Err(BeginError::UnderWay);
+    }
     let mut sequencer = engine.sequencer(LogTime(0));
-    if sequencer.core.last != at {
-        return Err(BeginError::Elsewhere { found: sequencer.core.last, said: at });
+    let at = sequencer.core.last;
+    if let Err(refused) = accept(at) {
+        engine.capturing.store(false, Ordering::Relaxed);
+        return Err(refused);
     }
     let head = sequencer.encode_head();
     let base = Arc::new(sequencer.base());
@@ -85,6 +97,7 @@ impl Sequencer<'_> {
             // Signs of a divergence from the log are this master's own.
             divergence: _,
             digest_matched: _,
+            last_change: _,
             object_index: _,
             hint: _,
             writers,

@@ -28,6 +28,7 @@ use crate::engine::Engine;
 use crate::engine::snapshot::{self as state, BeginError, CaptureError, SnapshotError};
 use crate::engine::types::Digest;
 use crate::engine::types::SequenceId;
+use crate::replication::incarnation::Incarnation;
 
 /// The format that this binary writes and reads.
 pub const FORMAT: u32 = 1;
@@ -68,6 +69,36 @@ impl Capture {
 pub fn begin(engine: &Arc<Engine>, at: &Latest) -> Result<Capture, BeginError> {
     let state = state::Capture::begin(engine, at.last)?;
     Ok(Capture { header: Header { at: *at, digest: state.digest() }, state })
+}
+
+/// A snapshot of a primary's state that has begun after a record which need not be durable yet. It can be written once
+/// the batch that ends with that record is.
+#[derive(Debug)]
+pub struct BeginningCapture {
+    state: state::Capture,
+}
+
+impl BeginningCapture {
+    /// Returns the last record of the state.
+    #[must_use]
+    pub fn last(&self) -> SequenceId {
+        self.state.at()
+    }
+
+    /// Returns the snapshot, which was taken after this batch; `None` if the batch does not end with the last record of
+    /// the state.
+    #[must_use]
+    pub fn after(self, at: Latest) -> Option<Capture> {
+        let Self { state } = self;
+        (at.last == state.at()).then(|| Capture { header: Header { at, digest: state.digest() }, state })
+    }
+}
+
+/// Begins a snapshot of a primary's state as it is now, and ends a batch of its log after the last record. It takes as
+/// long as [`begin`].
+pub fn begin_leading(incarnation: &Incarnation) -> Result<BeginningCapture, BeginError> {
+    let state = state::Capture::begin_now(&incarnation.engine, || incarnation.queue.cut())?;
+    Ok(BeginningCapture { state })
 }
 
 /// Why a snapshot cannot be written or read.

@@ -126,6 +126,153 @@ fn a_snapshot_counts_once_a_later_digest_has_matched() {
 }
 
 #[test]
+fn a_cluster_in_which_nothing_changes_takes_no_other_snapshot() {
+    let mut world = World::with_snapshots(2, seconds(4));
+    world.run(seconds(4));
+    let taker = standby(&world);
+    announced(&mut world, taker);
+    world.run(seconds(30));
+    assert!(world.processes[taker].jobs.is_empty(), "only digests have come");
+    assert_eq!(world.status(taker).snapshots.unwrap().status.error, None);
+    world.change("something");
+    world.run(seconds(7));
+    announced(&mut world, taker);
+    // A request is about the state as it is, heartbeats included.
+    world.run(seconds(20));
+    ask(&mut world, taker);
+    announced(&mut world, taker);
+}
+
+#[test]
+fn two_standbys_take_theirs_half_an_interval_apart() {
+    let interval = 20;
+    let mut world = World::with_snapshots(3, seconds(interval));
+    world.run(seconds(4));
+    let primary = world.primary();
+    let standbys: Vec<usize> = (0..3).filter(|index| *index != primary).collect();
+    let mut began = vec![Vec::new(); 3];
+    for second in 0..200 {
+        world.change("something");
+        world.run(seconds(1));
+        for index in &standbys {
+            let Some(job) = world.processes[*index].jobs.pop_front() else { continue };
+            let input = match job {
+                SnapshotJob::Write { id, capture, progress } => {
+                    began[*index].push(second);
+                    let (mut bytes, objects) = (Vec::new(), capture.objects());
+                    let header = write_to(&mut bytes, *capture, &progress).unwrap();
+                    let held = describe(&header, 1, Some(objects), 5);
+                    Input::SnapshotWritten { id, result: Ok(held) }
+                }
+                SnapshotJob::Announce { id, .. } => Input::SnapshotAnnounced { id, result: Ok(()) },
+                SnapshotJob::Discard { .. } => continue,
+            };
+            world.input(*index, input);
+        }
+    }
+    assert_eq!(began[primary], Vec::<u64>::new());
+    for index in &standbys {
+        assert!((9..=11).contains(&began[*index].len()), "{began:?}");
+    }
+    // But for the first ones, which both take as soon as they can.
+    let (one, other) = (&began[standbys[0]], &began[standbys[1]]);
+    for at in &one[1..] {
+        let nearest = other[1..].iter().map(|other| at.abs_diff(*other)).min().unwrap();
+        assert!((interval / 2 - 2..=interval / 2 + 2).contains(&nearest), "{began:?}");
+    }
+}
+
+#[test]
+fn a_primary_takes_snapshots_while_it_is_alone() {
+    let mut world = World::with_snapshots(1, seconds(4));
+    world.run(seconds(3));
+    let keys: Vec<String> = (0..20).map(|nth| format!("key-{nth}")).collect();
+    keys.iter().for_each(|key| world.change(key));
+    assert!(world.processes[0].jobs.is_empty(), "it has not been alone for long");
+    // Records that are not durable yet are part of it as well: their batch ends with the last of them.
+    world.run(seconds(6));
+    let (id, kept) = write_and_tell(&mut world, 0);
+    let at = kept.header.at;
+    let batch = world.log_keys().into_iter().find_map(|entry| {
+        let batch = moonkeeper::replication::batch::Batch::open(&entry.value).ok()?;
+        (batch.header.last == at.last).then_some((batch.header.log, batch.header.term, batch.checksum))
+    });
+    assert_eq!(batch, Some((at.log, at.term, at.checksum)));
+    // The log has a digest after it.
+    world.run(seconds(2));
+    assert!(matches!(next_job(&mut world, 0), Some(SnapshotJob::Announce { .. })));
+    world.input(0, Input::SnapshotAnnounced { id, result: Ok(()) });
+    assert_eq!(world.status(0).snapshots.unwrap().status.held, std::slice::from_ref(&kept.held));
+    // A master that starts from it has everything, and does not read the log before it.
+    let first = world.log_keys().into_iter().find(|entry| entry.key.ends_with(b"/00000000000000000001"));
+    let mut first = first.unwrap();
+    first.value = bytes::Bytes::from_static(b"damaged");
+    world.put(&[first]);
+    world.delete(moonkeeper::coordination::types::KeyRange::key(world.keys.election()));
+    world.restart_from(0, None, origin(&kept));
+    world.run(seconds(9));
+    assert_eq!(world.serving(), [0]);
+    assert_eq!(world.status(0).rebuilds, 0);
+    assert_eq!(world.has(0, &keys), keys.len());
+}
+
+#[test]
+fn a_primary_with_a_standby_takes_no_snapshot_and_one_on_request_only_while_it_is_alone() {
+    let mut world = World::with_snapshots(2, SELDOM);
+    world.run(seconds(4));
+    let (primary, standby) = (world.primary(), standby(&world));
+    world.change("something");
+    world.run(seconds(100));
+    assert!(world.processes[primary].jobs.is_empty());
+    world.processes[standby].stopped = true;
+    ask(&mut world, primary);
+    let refused = world.processes[primary].taken.pop().unwrap();
+    assert!(matches!(refused, Err(SnapshotRefused::NotStandby(_))), "{refused:?}");
+    // Its key is gone.
+    world.run(seconds(15));
+    assert!(world.processes[primary].jobs.is_empty());
+    ask(&mut world, primary);
+    announced(&mut world, primary);
+    assert!(world.processes[primary].taken.pop().unwrap().is_ok());
+    // After a minute it takes one by itself, if anything has changed since.
+    world.run(seconds(70));
+    assert!(world.processes[primary].jobs.is_empty());
+    world.processes[standby].stopped = false;
+    world.run(seconds(5));
+    assert!(world.status(standby).caught_up);
+}
+
+#[test]
+fn a_primary_whose_role_changes_gives_its_snapshot_up() {
+    for how in ["hand-over", "deposed"] {
+        let mut world = World::with_snapshots(1, seconds(2));
+        world.run(seconds(3));
+        world.change("something");
+        world.run(seconds(4));
+        let (id, kept) = write(&mut world, 0);
+        if how == "deposed" {
+            let lease = world.leader_lease();
+            let now = Duration::from_micros(world.now);
+            let revoke = moonkeeper::coordination::types::Request::LeaseRevoke { lease };
+            world.model.call(now, &revoke).unwrap();
+            world.run(Duration::from_millis(400));
+        } else {
+            world.add_master();
+            world.run(seconds(2));
+            world.switchover(0, Some("m1"));
+            world.run(seconds(1));
+            assert_eq!(world.primary(), 1);
+        }
+        assert!(world.processes[0].jobs.is_empty(), "{how}");
+        // Whatever this master is now, it was complete too late.
+        world.input(0, Input::SnapshotWritten { id, result: Ok(kept.unwrap().held) });
+        let job = next_job(&mut world, 0);
+        assert!(matches!(job, Some(SnapshotJob::Discard { .. })), "{how}: {job:?}");
+        assert_eq!(world.status(0).snapshots.unwrap().cancelled, 1);
+    }
+}
+
+#[test]
 fn a_snapshot_waits_for_a_digest_that_comes_after_it() {
     let (mut world, _) = settled(2);
     let taker = standby(&world);

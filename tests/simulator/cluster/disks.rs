@@ -29,6 +29,8 @@ pub struct File {
     held: HeldSnapshot,
     bytes: Vec<u8>,
     announced: bool,
+    /// A primary took it.
+    of_primary: bool,
     /// No master wrote it.
     forged: bool,
     /// If its state is not what the log says: the digest in the log that shows it.
@@ -110,7 +112,8 @@ impl Sim {
         match job {
             SnapshotJob::Write { id, capture, progress } => {
                 let delay = 5 * MS + self.disks.rng.below(3 * SECOND / 2);
-                self.after(delay, Event::SnapshotWrite { to, id, capture, progress });
+                let of_primary = self.masters[index].node.as_ref().is_some_and(|node| leads(node.brief().0));
+                self.after(delay, Event::SnapshotWrite { to, id, capture, progress, of_primary });
             }
             SnapshotJob::Announce { id, last, remove } => {
                 self.check_announced(index, last);
@@ -118,6 +121,9 @@ impl Sim {
                     Err("a file system that is read-only".to_owned())
                 } else {
                     self.counts.snapshots += 1;
+                    let of_primary = |file: &&File| file.header.at.last == last && file.of_primary;
+                    let files = &self.masters[index].files;
+                    self.counts.snapshots_of_primaries += files.iter().filter(of_primary).count() as u64;
                     note!(self, "m{index} announces the snapshot of {}", last.0);
                     let files = &mut self.masters[index].files;
                     files.retain(|file| !file.announced || !remove.contains(&file.header.at.last));
@@ -135,7 +141,14 @@ impl Sim {
     }
 
     /// A snapshot has been written.
-    pub fn write_snapshot(&mut self, index: usize, id: SnapshotId, capture: Capture, progress: &Progress) {
+    pub fn write_snapshot(
+        &mut self,
+        index: usize,
+        id: SnapshotId,
+        capture: Capture,
+        progress: &Progress,
+        of_primary: bool,
+    ) {
         let (mut bytes, objects) = (Vec::new(), capture.objects());
         let result = if self.disks.rng.percent(4) {
             Err("no space left on device".to_owned())
@@ -144,20 +157,29 @@ impl Sim {
         };
         let result = result.map(|header| {
             let held = describe(&header, bytes.len() as u64, Some(objects), self.now / MS);
-            let file =
-                File { header, held: held.clone(), bytes, announced: false, forged: false, shown_by: None };
+            let file = File {
+                header,
+                held: held.clone(),
+                bytes,
+                announced: false,
+                of_primary,
+                forged: false,
+                shown_by: None,
+            };
             self.masters[index].files.push(file);
             held
         });
         self.input(index, Input::SnapshotWritten { id, result });
     }
 
-    /// A snapshot is announced: it is what the log says, a later digest has shown it, and it was not its master's own.
+    /// A snapshot is announced: it is what the log says, the log has a digest after it, and a standby has not become the
+    /// primary, whose digests are its own.
     fn check_announced(&mut self, index: usize, last: SequenceId) {
         let master = &self.masters[index];
         let Some(node) = &master.node else { return };
         let pending = master.files.iter().find(|file| !file.announced && file.header.at.last == last);
-        let Some(Header { at, digest }) = pending.map(|file| file.header) else {
+        let Some((Header { at, digest }, of_primary)) = pending.map(|file| (file.header, file.of_primary))
+        else {
             return self.fail(("snapshot", format!("m{index} announces {last:?}, which is not pending")));
         };
         let (activity, applied) = (node.brief().0, node.incarnation().engine.applied());
@@ -169,8 +191,8 @@ impl Sim {
         });
         let shown = (Excluded(last), Unbounded);
         let shown = self.truth.digests.range(shown).next().is_some_and(|digest| *digest <= applied);
-        let what = if leads(activity) {
-            "and leads"
+        let what = if leads(activity) != of_primary {
+            "and leads only now, or no longer"
         } else if batch != Some(at) || self.truth.digest_at(last) != Some(digest) {
             "which is not what the log says"
         } else if !shown {
@@ -237,6 +259,14 @@ impl Sim {
         let Ok(capture) = begin(&engine, &at) else { return };
         let Ok(header) = write_to(&mut bytes, capture, &Progress::default()) else { return };
         let held = describe(&header, bytes.len() as u64, Some(engine.len()), self.now / MS);
-        self.masters[index].files.push(File { header, held, bytes, announced: true, forged: true, shown_by });
+        self.masters[index].files.push(File {
+            header,
+            held,
+            bytes,
+            announced: true,
+            of_primary: false,
+            forged: true,
+            shown_by,
+        });
     }
 }

@@ -118,6 +118,7 @@ pub enum Event {
         id: SnapshotId,
         capture: Box<Capture>,
         progress: Arc<Progress>,
+        of_primary: bool,
     },
     /// A snapshot was announced, or could not be.
     SnapshotAnnounced {
@@ -220,6 +221,8 @@ pub struct Counts {
     pub stopped: u64,
     /// Snapshots that were announced.
     pub snapshots: u64,
+    /// Those of them that a primary has taken.
+    pub snapshots_of_primaries: u64,
     /// Processes that started from one.
     pub snapshot_starts: u64,
     /// Snapshots that were damaged or put in another's place.
@@ -230,12 +233,12 @@ pub struct Counts {
 
 impl Counts {
     /// What happened, by name.
-    pub fn named(&self) -> [(&'static str, u64); 25] {
+    pub fn named(&self) -> [(&'static str, u64); 26] {
         let Self { events, terms, records, answers, unknown, reads, starts, waited, refused, .. } = *self;
         let Self { given_up_answers, handed_over, given_up, certain, expired, evicted, .. } = *self;
         let Self { witnessed, exempt, raised, .. } = *self;
         let Self { parked_puts, resumed, suspended, stopped, .. } = *self;
-        let Self { snapshots, snapshot_starts, tampered, .. } = *self;
+        let Self { snapshots, snapshots_of_primaries, snapshot_starts, tampered, .. } = *self;
         [
             ("events", events),
             ("terms", terms),
@@ -260,6 +263,7 @@ impl Counts {
             ("suspended", suspended),
             ("stopped", stopped),
             ("snapshots", snapshots),
+            ("snapshots_of_primaries", snapshots_of_primaries),
             ("snapshot_starts", snapshot_starts),
             ("tampered", tampered),
         ]
@@ -290,6 +294,7 @@ impl Counts {
         self.suspended += other.suspended;
         self.stopped += other.stopped;
         self.snapshots += other.snapshots;
+        self.snapshots_of_primaries += other.snapshots_of_primaries;
         self.snapshot_starts += other.snapshot_starts;
         self.tampered += other.tampered;
         self.faults.iter_mut().zip(other.faults).for_each(|(sum, more)| *sum += more);

@@ -292,8 +292,8 @@ impl Sim {
                 self.witnesses.heard(process, boot);
                 self.input(index, Input::ProcessEnded { boot_id: boot });
             }
-            Event::SnapshotWrite { id, capture, progress, .. } => {
-                self.write_snapshot(index, id, *capture, &progress);
+            Event::SnapshotWrite { id, capture, progress, of_primary, .. } => {
+                self.write_snapshot(index, id, *capture, &progress, of_primary);
             }
             Event::SnapshotAnnounced { id, result, .. } => {
                 self.input(index, Input::SnapshotAnnounced { id, result });

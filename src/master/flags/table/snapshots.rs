@@ -14,8 +14,8 @@ pub(super) const FLAGS: &[Flag] = &[
         Duration,
         "10m",
         Replication,
-        "With --data_dir: time between two snapshots that this master takes while it is a standby, if the log has grown; 0 \
-         takes none except on request (moonkeeper snapshot create)",
+        "With --data_dir: time between two snapshots that this master takes while it is a standby, or the primary without a \
+         standby that is caught up, if anything has changed; 0 takes none except on request (moonkeeper snapshot create)",
     ),
     used(
         "snapshots_kept",
