@@ -9,6 +9,7 @@ pub mod call_ids;
 pub mod clocks;
 pub mod codec;
 pub mod driver;
+pub mod floor;
 pub mod formats;
 pub mod gate;
 pub mod history;

@@ -12,6 +12,7 @@ mod support;
 mod clock;
 mod codec;
 mod dump;
+mod floor;
 mod golden;
 mod log;
 mod node;
