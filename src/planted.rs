@@ -128,6 +128,8 @@ bugs! { simulator: {
     AnnounceUnconfirmed => ["snapshot"],
     /// A standby that becomes primary goes on with its snapshot, and confirms it by its own digests.
     AnnounceAsPrimary => ["snapshot"],
+    /// A primary announces its snapshot before the digest that confirms it is durable.
+    AnnounceUndurable => ["snapshot"],
     /// The state of a snapshot is taken for what the log says before a digest has matched.
     TrustSnapshot => ["doubt"],
     /// A master starts from a snapshot of another log than the one that it knows.

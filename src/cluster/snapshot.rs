@@ -25,9 +25,18 @@ pub struct HeldSnapshot {
     pub digest: String,
     /// When it was taken, in milliseconds since 1970 on the wall clock of the master that took it.
     pub taken_at_ms: u64,
+    /// The directory that it is in outlives the machine of its master (`--data_dir_durable`). What an earlier version
+    /// wrote counts as ephemeral.
+    pub durable: bool,
 }
 
 impl HeldSnapshot {
+    /// Returns the word for what becomes of it with the machine of its master.
+    #[must_use]
+    pub fn durability(&self) -> &'static str {
+        if self.durable { "durable" } else { "ephemeral" }
+    }
+
     /// Returns whether it belongs to this log.
     #[must_use]
     pub fn is_of(&self, log: LogId) -> bool {

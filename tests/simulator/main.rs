@@ -47,7 +47,7 @@ const FLOORS: [(&str, u64); 26] = [
     ("suspended", 30),
     ("stopped", 30),
     ("snapshots", 4_000),
-    ("snapshots_of_primaries", 20),
+    ("snapshots_of_primaries", 90),
     ("snapshot_starts", 30),
     ("tampered", 20),
 ];
@@ -209,7 +209,7 @@ fn focus_of(bug: moonkeeper::planted::Bug) -> Option<Focus> {
         Bug::LeaseFromArrival | Bug::StaleAbsence | Bug::AnyWriteAnswer => Some(Focus::Lease),
         Bug::EarlyWitness | Bug::WitnessOfAnother => Some(Focus::Lease),
         Bug::IgnoreDoubt | Bug::SkipChain => Some(Focus::Log),
-        Bug::TrustSnapshot | Bug::AnySnapshotLog => Some(Focus::Log),
+        Bug::TrustSnapshot | Bug::AnySnapshotLog | Bug::AnnounceUndurable => Some(Focus::Log),
         Bug::IgnoreUnmount | Bug::RegexNoWait | Bug::ForgetStrays => Some(Focus::Memory),
         _ => None,
     }

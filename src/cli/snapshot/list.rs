@@ -87,7 +87,8 @@ async fn holders(source: &Source) -> Result<Vec<MemberSnapshots>, GatherError> {
 }
 
 fn text(holders: &[MemberSnapshots]) -> String {
-    let mut rows = vec![["MEMBER", "RECORD", "TERM", "OBJECTS", "SIZE", "TAKEN", "LOG"].map(str::to_owned)];
+    let mut rows =
+        vec![["MEMBER", "RECORD", "TERM", "OBJECTS", "SIZE", "TAKEN", "STORED", "LOG"].map(str::to_owned)];
     let mut notes = Vec::new();
     for MemberSnapshots { member, snapshots, unknown } in holders {
         rows.extend(snapshots.held.iter().map(|held| row(member, held)));
@@ -112,7 +113,7 @@ fn text(holders: &[MemberSnapshots]) -> String {
     if holders.is_empty() { "there are no members\n".to_owned() } else { text }
 }
 
-fn row(member: &str, held: &HeldSnapshot) -> [String; 7] {
+fn row(member: &str, held: &HeldSnapshot) -> [String; 8] {
     [
         member.to_owned(),
         held.sequence_id.to_string(),
@@ -120,6 +121,7 @@ fn row(member: &str, held: &HeldSnapshot) -> [String; 7] {
         held.objects.map_or_else(|| "?".to_owned(), |objects| objects.to_string()),
         size(held.bytes),
         since(Duration::from_millis(held.taken_at_ms)),
+        held.durability().to_owned(),
         held.log.clone(),
     ]
 }
@@ -150,6 +152,7 @@ mod tests {
             sequence_id,
             bytes: 5 << 20,
             objects: Some(12),
+            durable: sequence_id != 65,
             ..HeldSnapshot::default()
         };
         let taking = SnapshotProgress { sequence_id: 99, objects: 1, of: 4, ..SnapshotProgress::default() };
@@ -181,6 +184,7 @@ mod tests {
         assert_eq!(lines[0].find("RECORD"), lines[1].find("70"), "{text}");
         assert_eq!(lines.iter().filter(|line| line.ends_with("00ff")).count(), 3, "{text}");
         assert!(lines[3].contains('?') && lines[3].contains("5.0 MiB"), "{text}");
+        assert!(lines[1].contains("  durable ") && lines[3].contains("  ephemeral "), "{text}");
         for part in [
             "b-with-a-long-name is taking one up to record 99: 25 %, writing\n",
             "b-with-a-long-name: the last attempt failed: disk full\n",

@@ -118,10 +118,11 @@ fn snapshots(overview: &Overview) -> String {
 fn held(snapshots: &SnapshotStatus) -> String {
     let record = |it: &HeldSnapshot| {
         format!(
-            "record {} ({}, {})",
+            "record {} ({}, {}, {})",
             it.sequence_id,
             size(it.bytes),
-            since(Duration::from_millis(it.taken_at_ms))
+            since(Duration::from_millis(it.taken_at_ms)),
+            it.durability()
         )
     };
     let all: Vec<String> = snapshots.held.iter().map(record).collect();
@@ -234,7 +235,8 @@ mod tests {
         quiet.members[0].status.as_mut().unwrap().snapshots =
             Some(SnapshotStatus { held: vec![held], running: Some(running), ..SnapshotStatus::default() });
         let text = super::text(&quiet);
-        let line = "  a: record 9 (3.0 MiB, 5 min ago); one up to record 12 is being taken: writing\n";
+        let line =
+            "  a: record 9 (3.0 MiB, 5 min ago, ephemeral); one up to record 12 is being taken: writing\n";
         assert!(text.contains(line), "{text}");
         quiet.members[0].status.as_mut().unwrap().hold_ms_left = 12_345;
         let text = super::text(&quiet);

@@ -251,6 +251,7 @@ fn create_node(
         snapshots: snapshots.map(|(snapshots, origin)| SnapshotPolicy {
             interval: snapshots.interval,
             kept: snapshots.kept,
+            durable: snapshots.durable,
             origin,
         }),
     };

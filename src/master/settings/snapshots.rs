@@ -15,11 +15,13 @@ pub struct SnapshotSettings {
     pub interval: Option<Duration>,
     /// How many are kept; at least one.
     pub kept: usize,
+    /// The data directory outlives the machine of this master.
+    pub durable: bool,
 }
 
 impl Default for SnapshotSettings {
     fn default() -> Self {
-        Self { interval: Some(Duration::from_secs(600)), kept: 2 }
+        Self { interval: Some(Duration::from_secs(600)), kept: 2, durable: true }
     }
 }
 
@@ -29,7 +31,8 @@ impl Reader<'_> {
         &self,
         warnings: &mut Vec<Warning>,
     ) -> Result<Option<SnapshotSettings>, FlagError> {
-        let settings = SnapshotSettings { interval: self.snapshot_interval()?, kept: self.snapshots_kept()? };
+        let (interval, kept) = (self.snapshot_interval()?, self.snapshots_kept()?);
+        let settings = SnapshotSettings { interval, kept, durable: self.bool("data_dir_durable") };
         let mut warn = |text: String| warnings.push(Warning(text));
         if self.path("data_dir").is_none() {
             for name in ["enable_snapshot", "enable_snapshot_restore"] {
@@ -39,6 +42,9 @@ impl Reader<'_> {
                     );
                     return Err(FlagError::Conflict(text));
                 }
+            }
+            if self.values.is_set("data_dir_durable") {
+                warn("--data_dir_durable has no effect without --data_dir, which it describes".to_owned());
             }
             for name in [
                 "snapshot_interval",

@@ -259,6 +259,8 @@ pub struct SnapshotPolicy {
     pub interval: Option<Duration>,
     /// How many are kept; at least one.
     pub kept: usize,
+    /// The directory outlives the machine of this master.
+    pub durable: bool,
     /// What the directory holds at the start.
     pub origin: Origin,
 }

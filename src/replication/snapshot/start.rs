@@ -60,6 +60,8 @@ pub fn describe(header: &Header, bytes: u64, objects: Option<u64>, taken_at_ms: 
         objects,
         digest: format!("{digest:016x}"),
         taken_at_ms,
+        // The directory is the node's to describe.
+        durable: false,
     }
 }
 

@@ -281,11 +281,12 @@ fn snapshots_come_with_a_data_directory() {
     let with = |more: &[&str]| ha(&[&["--data_dir=/d"], more].concat()).snapshots.unwrap();
     let settings = |seconds: u64, kept| {
         let interval = (seconds > 0).then(|| Duration::from_secs(seconds));
-        SnapshotSettings { interval, kept }
+        SnapshotSettings { interval, kept, durable: true }
     };
     assert_eq!(with(&[]), settings(600, 2));
     assert_eq!(with(&["--snapshot_interval=2s", "--snapshots_kept=1"]), settings(2, 1));
     assert_eq!(with(&["--snapshot_interval=0", "--snapshots_kept=8"]), settings(0, 8));
+    assert!(!with(&["--data_dir_durable=false"]).durable);
     // The reference's.
     assert_eq!(with(&["--enable_snapshot", "--enable_snapshot_restore"]), settings(600, 2));
     assert_eq!(with(&["--enable_snapshot=false"]), settings(0, 2));
@@ -310,7 +311,12 @@ fn snapshots_come_with_a_data_directory() {
     let warnings = warned(&["--data_dir=/d", "--enable_snapshot_restore=false"]);
     assert!(warnings.len() == 1 && warnings[0].contains("the log"), "{warnings:?}");
     // Without a directory there are none, and a command line that counts on them is refused.
-    for arg in ["--snapshot_interval=5m", "--snapshot_interval_seconds=60", "--snapshots_kept=3"] {
+    for arg in [
+        "--snapshot_interval=5m",
+        "--snapshot_interval_seconds=60",
+        "--snapshots_kept=3",
+        "--data_dir_durable=false",
+    ] {
         let warnings = warned(&[arg]);
         assert!(warnings.len() == 1 && warnings[0].contains("--data_dir"), "{arg}: {warnings:?}");
     }

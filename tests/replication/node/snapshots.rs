@@ -51,6 +51,8 @@ fn write(world: &mut World, index: usize) -> (SnapshotId, Result<Kept, String>) 
     let written = write_to(&mut bytes, *capture, &progress).map_err(|why| why.to_string());
     let kept = written.map(|header| {
         let held = describe(&header, bytes.len() as u64, Some(objects), 5);
+        // As the directory of the masters is.
+        let held = HeldSnapshot { durable: true, ..held };
         Kept { header, bytes, held }
     });
     (id, kept)

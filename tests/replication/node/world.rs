@@ -168,6 +168,7 @@ impl World {
             snapshots: self.snapshots_every.map(|every| SnapshotPolicy {
                 interval: Some(every),
                 kept: 2,
+                durable: true,
                 origin,
             }),
         };

@@ -103,7 +103,7 @@ impl Sim {
         }
         self.masters[index].files = files;
         let (interval, kept) = (self.disks.interval, self.disks.kept);
-        Some((SnapshotPolicy { interval, kept, origin }, shown_by))
+        Some((SnapshotPolicy { interval, kept, durable: true, origin }, shown_by))
     }
 
     /// What the role of a master wants to be done in its directory.

@@ -189,6 +189,14 @@ pub(super) const FLAGS: &[Flag] = &[
          restored from a backup, and its snapshots; none if empty",
     ),
     used(
+        "data_dir_durable",
+        Bool,
+        "true",
+        Replication,
+        "Whether --data_dir outlives the machine of this master; false for an emptyDir of Kubernetes or a disk that goes \
+         with a virtual machine. Shown with each snapshot (moonkeeper snapshot list)",
+    ),
+    used(
         "durability",
         Text,
         "strict",

@@ -17,7 +17,9 @@ impl Node {
         let Stage::Pending(attempt, _) = &snapshots.stage else { return };
         let matched = self.incarnation.engine.digest_matched();
         // What a primary has matched itself need not be in the log yet, where a master that starts from it looks.
-        let confirmed = matched > attempt.last && matched <= self.incarnation.gate.durable();
+        let durable = matched <= self.incarnation.gate.durable();
+        let durable = durable || planted!(AnnounceUndurable);
+        let confirmed = matched > attempt.last && durable;
         let confirmed = confirmed || planted!(AnnounceUnconfirmed);
         if !confirmed {
             return;
@@ -92,8 +94,11 @@ impl Node {
         result: Result<(), String>,
     ) {
         let Some(snapshots) = &mut self.snapshots else { return };
+        let durable = snapshots.durable;
         let (attempt, held) = match std::mem::replace(&mut snapshots.stage, Stage::Idle) {
-            Stage::Announcing(attempt, held) if attempt.id == id => (attempt, held),
+            Stage::Announcing(attempt, held) if attempt.id == id => {
+                (attempt, HeldSnapshot { durable, ..held })
+            }
             stage => {
                 snapshots.stage = stage;
                 return;

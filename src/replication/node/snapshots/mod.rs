@@ -36,6 +36,8 @@ const MAX_BACKOFF: Duration = Duration::from_secs(300);
 pub(super) struct Snapshots {
     schedule: Schedule,
     kept: usize,
+    /// The directory outlives the machine of this master.
+    durable: bool,
     /// Announced snapshots of this log, newest first.
     held: Vec<HeldSnapshot>,
     started_from: Option<SequenceId>,
@@ -96,11 +98,13 @@ impl Snapshots {
     /// Creates the state of a node that has taken no snapshot yet. One that holds none takes the first one as soon as
     /// it can.
     pub(super) fn new(settings: &SnapshotPolicy, now: Monotonic) -> Self {
-        let SnapshotPolicy { interval, kept, origin } = settings;
+        let SnapshotPolicy { interval, kept, durable, origin } = settings;
+        let of_directory = |held: &HeldSnapshot| HeldSnapshot { durable: *durable, ..held.clone() };
         Self {
             schedule: Schedule::new(*interval, !origin.held.is_empty(), now),
             kept: (*kept).max(1),
-            held: origin.held.clone(),
+            durable: *durable,
+            held: origin.held.iter().map(of_directory).collect(),
             started_from: origin.restored.as_ref().map(|restored| restored.at.last),
             stage: Stage::Idle,
             alone_since: None,
