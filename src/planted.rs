@@ -128,6 +128,12 @@ bugs! { simulator: {
     AnnounceUnconfirmed => ["snapshot"],
     /// A standby that becomes primary goes on with its snapshot, and confirms it by its own digests.
     AnnounceAsPrimary => ["snapshot"],
+    /// The floor is at the newest snapshot, not at the older of two.
+    FloorAtNewest => ["INV-6"],
+    /// The floor goes past what a member still has to read.
+    FloorIgnoresNeed => ["INV-6"],
+    /// A master goes on with a snapshot that ends before the log begins.
+    RestoreTooOld => ["INV-10", "no primary"],
     /// A primary announces its snapshot before the digest that confirms it is durable.
     AnnounceUndurable => ["snapshot"],
     /// The state of a snapshot is taken for what the log says before a digest has matched.

@@ -28,13 +28,20 @@ pub struct HeldSnapshot {
     /// The directory that it is in outlives the machine of its master (`--data_dir_durable`). What an earlier version
     /// wrote counts as ephemeral.
     pub durable: bool,
+    /// A copy of it is in the storage that all masters share (`--snapshot_store`).
+    pub shared: bool,
 }
 
 impl HeldSnapshot {
-    /// Returns the word for what becomes of it with the machine of its master.
+    /// Returns the words for what becomes of it with the machine of its master.
     #[must_use]
     pub fn durability(&self) -> &'static str {
-        if self.durable { "durable" } else { "ephemeral" }
+        match (self.durable, self.shared) {
+            (true, false) => "durable",
+            (true, true) => "durable, shared",
+            (false, false) => "ephemeral",
+            (false, true) => "ephemeral, shared",
+        }
     }
 
     /// Returns whether it belongs to this log.
@@ -92,6 +99,8 @@ pub struct SnapshotStatus {
     pub running: Option<SnapshotProgress>,
     /// Why the last attempt failed; `None` after one that succeeded.
     pub error: Option<String>,
+    /// Why the newest one could not be copied to the shared storage; `None` once it was, and without such storage.
+    pub store_error: Option<String>,
 }
 
 /// Why a master did not take a snapshot on request.

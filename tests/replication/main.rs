@@ -19,3 +19,4 @@ mod node;
 mod records;
 mod snapshot;
 mod snapshot_start;
+mod snapshot_store;

@@ -23,7 +23,7 @@ const SEEDS: u64 = 1_000;
 const DATED_SEEDS: u64 = 100;
 
 /// How often each thing happens in a thousand seeds, at least: about half of what it is.
-const FLOORS: [(&str, u64); 26] = [
+const FLOORS: [(&str, u64); 28] = [
     ("events", 20_000_000),
     ("terms", 2_500),
     ("records", 500_000),
@@ -49,6 +49,8 @@ const FLOORS: [(&str, u64); 26] = [
     ("snapshots", 4_000),
     ("snapshots_of_primaries", 90),
     ("snapshot_starts", 30),
+    ("restored", 10),
+    ("truncations", 100),
     ("tampered", 20),
 ];
 
@@ -210,6 +212,7 @@ fn focus_of(bug: moonkeeper::planted::Bug) -> Option<Focus> {
         Bug::EarlyWitness | Bug::WitnessOfAnother => Some(Focus::Lease),
         Bug::IgnoreDoubt | Bug::SkipChain => Some(Focus::Log),
         Bug::TrustSnapshot | Bug::AnySnapshotLog | Bug::AnnounceUndurable => Some(Focus::Log),
+        Bug::FloorAtNewest | Bug::FloorIgnoresNeed | Bug::RestoreTooOld => Some(Focus::Log),
         Bug::IgnoreUnmount | Bug::RegexNoWait | Bug::ForgetStrays => Some(Focus::Memory),
         _ => None,
     }

@@ -101,6 +101,9 @@ fn text(holders: &[MemberSnapshots]) -> String {
             let (record, share, stage) = (running.sequence_id, share(running), running.stage);
             notes.push(format!("{member} is taking one up to record {record}: {share} %, {stage}\n"));
         }
+        if let Some(why) = &snapshots.store_error {
+            notes.push(format!("{member}: the copy to the shared storage failed: {why}\n"));
+        }
         if let Some(why) = &snapshots.error {
             notes.push(format!("{member}: the last attempt failed: {why}\n"));
         }

@@ -43,6 +43,9 @@ pub(super) fn judge(overview: &mut Overview) {
         if let Some(why) = status.snapshots.as_ref().and_then(|snapshots| snapshots.error.as_ref()) {
             problems.push(format!("{} could not take its last snapshot: {why}", status.name));
         }
+        if let Some(why) = status.snapshots.as_ref().and_then(|snapshots| snapshots.store_error.as_ref()) {
+            problems.push(format!("{} could not copy a snapshot to the shared storage: {why}", status.name));
+        }
         for fault in &status.faults {
             let last = if fault.last.is_empty() { String::new() } else { format!(", {}", fault.last) };
             problems.push(format!("{}: {} ({} ×){last}", status.name, fault.what, fault.count));
@@ -164,9 +167,15 @@ mod tests {
         });
         assert!(behind.starts_with("no standby") && behind.contains("c is not ready: 5 records"), "{behind}");
         assert!(problems(|it| it.members[2].error = Some("refused".into())).contains("c does not answer"));
-        let snapshots = SnapshotStatus { error: Some("disk full".into()), ..SnapshotStatus::default() };
+        let store_error = Some("stale file handle".into());
+        let snapshots =
+            SnapshotStatus { error: Some("disk full".into()), store_error, ..SnapshotStatus::default() };
         let failed = problems(|it| status(it, 2).snapshots = Some(snapshots.clone()));
         assert!(failed.contains("c could not take its last snapshot: disk full"), "{failed}");
+        assert!(
+            failed.contains("c could not copy a snapshot to the shared storage: stale file handle"),
+            "{failed}"
+        );
         let fault = Fault { what: "digest mismatch".into(), count: 2, last: "at 7".into() };
         assert!(
             problems(|it| status(it, 0).faults.push(fault.clone())).contains("digest mismatch (2 ×), at 7")

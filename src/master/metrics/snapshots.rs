@@ -9,7 +9,7 @@ use crate::replication::node::status::SnapshotReport;
 
 /// Returns the families that have samples at this time.
 pub(super) fn families(report: &SnapshotReport, now: SystemTime) -> Vec<MetricFamily> {
-    let SnapshotReport { status, announced, failed, cancelled, took } = report;
+    let SnapshotReport { status, announced, failed, cancelled, took, copied, copies_failed } = report;
     let newest = status.held.first();
     let taken_at = newest.and_then(|held| UNIX_EPOCH.checked_add(Duration::from_millis(held.taken_at_ms)));
     let age = taken_at.map(|taken_at| now.duration_since(taken_at).unwrap_or_default().as_secs_f64());
@@ -43,7 +43,11 @@ pub(super) fn families(report: &SnapshotReport, now: SystemTime) -> Vec<MetricFa
     let ended = ended.map(|(result, count)| counter(*count, vec![label("result", result)]));
     let help = "Snapshots that this master has begun, by what became of them";
     let ended = family("moonkeeper_snapshots_total", help, MetricType::COUNTER, ended.into());
-    known.chain([ended]).collect()
+    let copies = [("copied", copied), ("failed", copies_failed)];
+    let copies = copies.map(|(result, count)| counter(*count, vec![label("result", result)]));
+    let help = "Copies of snapshots to the shared storage, by what became of them";
+    let copies = family("moonkeeper_snapshot_copies_total", help, MetricType::COUNTER, copies.into());
+    known.chain([ended, copies]).collect()
 }
 
 #[cfg(test)]
@@ -60,9 +64,10 @@ mod tests {
 
     #[test]
     fn a_master_without_a_snapshot_has_counters_alone() {
-        let none = text(&SnapshotReport { failed: 3, ..SnapshotReport::default() });
+        let none = text(&SnapshotReport { failed: 3, copies_failed: 4, ..SnapshotReport::default() });
         assert!(none.contains("moonkeeper_snapshots_total{result=\"failed\"} 3"), "{none}");
-        assert!(!none.contains("moonkeeper_snapshot_"), "{none}");
+        assert!(none.contains("moonkeeper_snapshot_copies_total{result=\"failed\"} 4"), "{none}");
+        assert!(!none.contains("moonkeeper_snapshot_last"), "{none}");
         let held = HeldSnapshot {
             sequence_id: 7,
             bytes: 90,

@@ -7,6 +7,7 @@ mod published_status;
 mod snapshots;
 mod testimony;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -48,7 +49,7 @@ use crate::replication::time::{LogClock, MonotonicClock, RunningClock};
 use control::NodeControl;
 use host::{ProcessHost, Publishing};
 use published_status::PublishedStatus;
-use snapshots::SnapshotWorker;
+use snapshots::{SnapshotPlaces, SnapshotWorker};
 
 /// Timeout of a call to etcd. It is shorter than the leader lease, so that a call that hangs does not cost the lease.
 const CALL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -168,7 +169,8 @@ pub(super) async fn run(
         inputs: inputs.clone(),
         primary_probe,
         waiting: control.waiting(),
-        snapshots: snapshots_dir.map(|dir| SnapshotWorker::start(dir, inputs.clone())),
+        snapshots: snapshots_dir
+            .map(|dir| SnapshotWorker::start(snapshot_places(settings, ha, dir), inputs.clone())),
         snapshots_waiting: control.snapshots_waiting(),
         serving: None,
         draining_port: Arc::clone(&draining_port),
@@ -213,6 +215,18 @@ impl RolePorts {
     }
 }
 
+/// Returns where the snapshots of this master are.
+fn snapshot_places(settings: &Settings, ha: &HaSettings, dir: PathBuf) -> SnapshotPlaces {
+    SnapshotPlaces {
+        dir,
+        store: ha.snapshot_store.as_ref().map(|store| store.of_cluster(&settings.cluster_id)),
+        member: ha.member_name.clone(),
+        kept: ha.snapshots.map_or(1, |snapshots| snapshots.kept),
+        engine_settings: engine_settings(settings),
+        queue_bytes: ha.queue_bytes,
+    }
+}
+
 /// What a node starts from besides its settings.
 struct NodeOrigin {
     boot_id: BootId,
@@ -252,6 +266,7 @@ fn create_node(
             interval: snapshots.interval,
             kept: snapshots.kept,
             durable: snapshots.durable,
+            has_store: ha.snapshot_store.is_some(),
             origin,
         }),
     };

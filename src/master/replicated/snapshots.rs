@@ -1,8 +1,9 @@
-//! The directory of snapshots: reads it at the start, and does the node's jobs there, on one thread and in their order.
+//! The directory of snapshots: reads it at the start, and does the node's jobs there, on one thread and in their order;
+//! and the storage that all masters share.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -10,13 +11,15 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::published_status::PublishedStatus;
-use crate::cluster::log_end::History;
+use crate::cluster::log_end::{History, LogId};
 use crate::cluster::snapshot::HeldSnapshot;
 use crate::engine::settings::EngineSettings;
 use crate::engine::types::SequenceId;
 use crate::replication::driver::Inputs;
 use crate::replication::node::{Input, SnapshotJob};
-use crate::replication::snapshot::{self, Capture, FileError, Origin, Progress};
+use crate::replication::snapshot::{
+    self, Capture, FileError, Origin, Progress, Restored, SharedStore, Wanted,
+};
 use crate::replication::time::MonotonicClock;
 
 /// Interval at which a master that reads a snapshot shows that it is alive.
@@ -62,42 +65,121 @@ pub(super) async fn wait(
     origin
 }
 
-/// The thread that does jobs in the directory of snapshots.
+/// Where the snapshots of a master are, and what is needed to read them.
+pub(super) struct SnapshotPlaces {
+    pub dir: PathBuf,
+    /// The part of the shared storage that belongs to this cluster.
+    pub store: Option<SharedStore>,
+    /// Name of this master.
+    pub member: String,
+    /// How many snapshots are kept.
+    pub kept: usize,
+    pub engine_settings: EngineSettings,
+    pub queue_bytes: usize,
+}
+
+/// The threads that do jobs with snapshots: one for the directory of this master, one that copies to the shared storage,
+/// which may hang, and one for each snapshot that is read.
 pub(super) struct SnapshotWorker {
     jobs: mpsc::Sender<SnapshotJob>,
+    copies: mpsc::Sender<(LogId, SequenceId)>,
+    places: Arc<SnapshotPlaces>,
     inputs: Inputs,
 }
 
 impl SnapshotWorker {
-    /// Starts the thread. It ends with this value; the process does not wait for it.
-    pub(super) fn start(dir: PathBuf, inputs: Inputs) -> Self {
+    /// Starts the threads. They end with this value; the process does not wait for them.
+    pub(super) fn start(places: SnapshotPlaces, inputs: Inputs) -> Self {
+        let places = Arc::new(places);
         let (jobs, received) = mpsc::channel();
-        let answers = inputs.clone();
-        let work = move || {
+        let (answers, of_jobs) = (inputs.clone(), Arc::clone(&places));
+        spawn("snapshots", move || {
             for job in received {
-                if let Some(answer) = carry_out(&dir, job) {
+                if let Some(answer) = carry_out(&of_jobs.dir, job) {
                     answers.send_from_thread(answer);
                 }
             }
-        };
-        if let Err(error) = thread::Builder::new().name("snapshots".to_owned()).spawn(work) {
-            tracing::error!(%error, "cannot start the thread that writes snapshots");
-        }
-        Self { jobs, inputs }
+        });
+        let (copies, received) = mpsc::channel();
+        let (answers, of_copies) = (inputs.clone(), Arc::clone(&places));
+        spawn("snapshot-copies", move || {
+            for (log, last) in received {
+                let result = share(&of_copies, log, last);
+                answers.send_from_thread(Input::SnapshotShared { last, result });
+            }
+        });
+        Self { jobs, copies, places, inputs }
     }
 
     /// Passes a job on.
     pub(super) fn submit(&self, job: SnapshotJob) {
+        match job {
+            SnapshotJob::Share { log, last } => {
+                if self.copies.send((log, last)).is_err() {
+                    let result = Err("the thread that copies snapshots has ended".to_owned());
+                    self.answer(Input::SnapshotShared { last, result });
+                }
+            }
+            SnapshotJob::Restore { id, wanted, history } => {
+                let (places, answers) = (Arc::clone(&self.places), self.inputs.clone());
+                let started = spawn("snapshot-reader", move || {
+                    let restored = restore(&places, &wanted, history.as_ref());
+                    answers.send_from_thread(Input::SnapshotRestored { id, restored });
+                });
+                if !started {
+                    self.answer(Input::SnapshotRestored { id, restored: None });
+                }
+            }
+            job => self.submit_to_directory(job),
+        }
+    }
+
+    fn answer(&self, answer: Input) {
+        let inputs = self.inputs.clone();
+        tokio::spawn(async move { inputs.send(answer).await });
+    }
+
+    fn submit_to_directory(&self, job: SnapshotJob) {
         let Err(mpsc::SendError(job)) = self.jobs.send(job) else { return };
         let gone = "the thread that writes snapshots has ended".to_owned();
         let answer = match job {
             SnapshotJob::Write { id, .. } => Input::SnapshotWritten { id, result: Err(gone) },
             SnapshotJob::Announce { id, .. } => Input::SnapshotAnnounced { id, result: Err(gone) },
-            SnapshotJob::Discard { .. } => return,
+            SnapshotJob::Discard { .. } | SnapshotJob::Share { .. } | SnapshotJob::Restore { .. } => return,
         };
-        let inputs = self.inputs.clone();
-        tokio::spawn(async move { inputs.send(answer).await });
+        self.answer(answer);
     }
+}
+
+/// Starts a thread. Returns whether it was started.
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> bool {
+    let started = thread::Builder::new().name(name.to_owned()).spawn(work);
+    if let Err(error) = &started {
+        tracing::error!(%error, name, "cannot start a thread for snapshots");
+    }
+    started.is_ok()
+}
+
+/// Copies a snapshot to the shared storage.
+fn share(places: &SnapshotPlaces, log: LogId, last: SequenceId) -> Result<(), String> {
+    let Some(store) = &places.store else { return Err("there is no shared storage".to_owned()) };
+    let shared = store.share(&places.dir, log, &places.member, last, places.kept);
+    shared.map_err(|error| error.to_string())
+}
+
+/// Reads the newest wanted snapshot of the directory of this master, else of the shared storage.
+fn restore(places: &SnapshotPlaces, wanted: &Wanted, history: Option<&History>) -> Option<Restored> {
+    let of_directory = snapshot::list(&places.dir).unwrap_or_else(|error| {
+        tracing::warn!(%error, "cannot read the snapshots");
+        Vec::new()
+    });
+    let read = |files| {
+        // Without an answer the node would wait.
+        let read =
+            || snapshot::restore_wanted(files, wanted, history, &places.engine_settings, places.queue_bytes);
+        catch_unwind(AssertUnwindSafe(read)).unwrap_or_default()
+    };
+    read(of_directory).or_else(|| read(places.store.as_ref()?.newest(wanted.log)))
 }
 
 fn carry_out(dir: &Path, job: SnapshotJob) -> Option<Input> {
@@ -116,6 +198,8 @@ fn carry_out(dir: &Path, job: SnapshotJob) -> Option<Input> {
             warn("discard a", snapshot::discard(dir, last), last);
             None
         }
+        // Not in this directory alone.
+        SnapshotJob::Share { .. } | SnapshotJob::Restore { .. } => None,
     }
 }
 
@@ -135,9 +219,8 @@ fn warn(what: &str, result: Result<(), FileError>, last: SequenceId) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
-    use crate::cluster::log_end::{Checksum, Latest, LogId};
+    use crate::cluster::log_end::{Checksum, Latest};
     use crate::engine::Engine;
     use crate::engine::types::{LogTime, Term};
     use crate::replication::node::SnapshotId;

@@ -11,6 +11,7 @@ use super::{FlagError, Reader, Settings, Warning};
 use crate::cluster::keys::Keys;
 use crate::coordination::etcd::{EtcdSettings, LoginFiles, TlsFiles, UserName};
 use crate::net::listen::{Listen, host_and_port};
+use crate::replication::snapshot::SharedStore;
 
 /// Longest name of a member: that of a Kubernetes pod.
 const MAX_NAME: usize = 253;
@@ -42,6 +43,8 @@ pub struct HaSettings {
     pub data_dir: Option<PathBuf>,
     /// Snapshots in that folder; `None` without one.
     pub snapshots: Option<SnapshotSettings>,
+    /// Storage that all masters share, for copies of snapshots.
+    pub snapshot_store: Option<SharedStore>,
     /// Which calls are answered before they are durable.
     pub durability: Durability,
     /// What a promotion does with objects whose lease has ended.
@@ -170,6 +173,7 @@ impl Reader<'_> {
             companion: self.companion(warnings),
             data_dir: self.path("data_dir"),
             snapshots: self.snapshots(warnings)?,
+            snapshot_store: self.snapshot_store()?,
             durability: self.durability(warnings)?,
             expired: match self.values.text("expired") {
                 "keep" => Expired::Keep,

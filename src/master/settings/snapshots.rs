@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{FlagError, Reader, Warning, none_if_zero};
 use crate::cluster::snapshot::MAX_LISTED;
+use crate::replication::snapshot::SharedStore;
 
 /// Shortest time between two snapshots. A bare number counts milliseconds, so `--snapshot_interval=600` is a mistake.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
@@ -66,6 +67,21 @@ impl Reader<'_> {
             );
         }
         Ok(Some(settings))
+    }
+
+    /// Reads where the storage is that all masters share. Snapshots are copied there from the data directory.
+    pub(super) fn snapshot_store(&self) -> Result<Option<SharedStore>, FlagError> {
+        let Some(path) = self.path("snapshot_store") else { return Ok(None) };
+        if self.values.text("snapshot_store").contains("://") {
+            return Err(self
+                .values
+                .out_of_range("snapshot_store", "a directory that all masters have mounted is accepted"));
+        }
+        if self.path("data_dir").is_none() {
+            let text = "--snapshot_store needs --data_dir, where snapshots are written first";
+            return Err(FlagError::Conflict(text.to_owned()));
+        }
+        Ok(Some(SharedStore::Directory(path)))
     }
 
     fn snapshot_interval(&self) -> Result<Option<Duration>, FlagError> {

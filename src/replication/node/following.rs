@@ -15,7 +15,7 @@ use crate::coordination::types::{
     Change, Failure, Get, KeyRange, Op, OpResult, Request, Response, Txn, WatchEvent, WatchRequest,
 };
 use crate::engine::types::SequenceId;
-use crate::replication::batch;
+use crate::replication::batch::{self, Batch};
 use crate::replication::formats::{self, LogFormat};
 use crate::replication::log_position::{Offered, Position};
 use crate::replication::time::Monotonic;
@@ -96,6 +96,8 @@ enum Stage {
     End(CallId),
     /// Pages are being read, all as of one revision. `is_last` says that this one goes to the end of the log.
     Pages { call: CallId, revision: u64, end: Option<Latest>, is_last: bool },
+    /// A snapshot is being read, to continue from.
+    Restoring,
     /// The end was reached, and a watch delivers new batches.
     Live { watch: WatchId, since: Monotonic, heard: Monotonic },
 }
@@ -105,6 +107,17 @@ impl Following {
     pub(super) fn from_snapshot(at: &Latest) -> Self {
         let trust = Trust::from_snapshot(at.last);
         Self { position: Position::after(at), trust, ..Self::default() }
+    }
+
+    /// Continues from the state of a snapshot that was taken after this batch.
+    pub(super) fn continue_from(&mut self, at: &Latest) {
+        self.reset(Position::after(at));
+        self.trust.begin_from_snapshot(at.last);
+    }
+
+    /// Returns whether a snapshot is being read.
+    pub(super) fn is_restoring(&self) -> bool {
+        matches!(self.stage, Stage::Restoring)
     }
 
     /// Continues from another position, and forgets what was heard of the log's end.
@@ -147,6 +160,7 @@ impl Node {
             // Without a primary the watch is silent, too, but reading again costs little.
             Stage::Live { heard, .. } if now.since(heard) > SILENCE => self.read_log(),
             Stage::Live { .. } => self.listen(now),
+            Stage::Restoring => self.restore_overdue(now),
             Stage::Waiting(_) | Stage::End(_) | Stage::Pages { .. } => {}
         }
         self.rebuild(now);
@@ -215,6 +229,19 @@ impl Node {
         self.following.stage = Stage::Pages { call, revision, end, is_last: next.is_none() };
     }
 
+    /// Reads the first batch that the log still has after the position of this node. A page of its own, because etcd
+    /// counts all keys of the range.
+    fn read_first_left(&mut self, revision: u64, end: Option<Latest>) {
+        let from = SequenceId(self.following.position.applied.0 + 1);
+        let range = match end {
+            Some(end) => self.settings.keys.page_of_batches(end.log, from, from).0,
+            None => self.settings.keys.batches(),
+        };
+        let get = Get { range, revision, limit: 1, keys_only: false };
+        let call = self.call(Purpose::LogPage, Request::Get(get));
+        self.following.stage = Stage::Pages { call, revision, end, is_last: true };
+    }
+
     /// Returns why a log with this end is not the one that this master knows; `None` if it fits.
     fn misfit(&self, end: Option<&Latest>) -> Option<String> {
         self.history.and_then(|history| history.misfit(end))
@@ -237,6 +264,12 @@ impl Node {
             return self.stuck(now, reason);
         }
         self.following.heard.read(now, end.as_ref());
+        if let Some(end) = end
+            && self.search_snapshot_first(now, end.log)
+        {
+            self.following.stage = Stage::Restoring;
+            return;
+        }
         self.read_page(revision, end);
     }
 
@@ -270,8 +303,7 @@ impl Node {
         }
         if page.entries.is_empty() && !is_last {
             // A batch begins where the one before it ends, so the first one of this page is missing.
-            let applied = self.following.position.applied.0;
-            return self.stuck(now, format!("the log has a gap after {applied}"));
+            return self.read_first_left(revision, end);
         }
         if page.more || !is_last {
             return self.read_page(revision, end);
@@ -308,7 +340,7 @@ impl Node {
                 return false;
             }
             Offered::Gap => {
-                self.stuck(now, format!("the log has a gap after {}", before.0));
+                self.log_begins_later(now, bytes);
                 return false;
             }
             Offered::Damaged(reason) | Offered::Foreign(reason) => {
@@ -337,7 +369,23 @@ impl Node {
         self.history = History::newer(self.history, History::at(&position));
         self.note_format(bytes);
         self.check_trust();
+        let matched = self.incarnation.engine.digest_matched();
+        if matched > before {
+            self.digest_of_another_matched(matched);
+        }
         true
+    }
+
+    /// Continues from a snapshot, because batches before this one are missing: they were deleted, or the log has a gap.
+    /// A snapshot has been confirmed by a digest after it, so it does not matter which.
+    fn log_begins_later(&mut self, now: Monotonic, batch: &[u8]) {
+        let Ok(batch) = Batch::open(batch) else { return self.read_log() };
+        let (log, first) = (batch.header.log, batch.header.first);
+        if self.restore(now, log, first) {
+            self.following.stage = Stage::Restoring;
+        } else {
+            self.stuck_without_snapshot(now, first);
+        }
     }
 
     /// Records that the log was raised to the format of this batch, whose transaction has written the key, too. An
@@ -386,7 +434,7 @@ impl Node {
 
     /// Records that this node can neither follow nor stand. It does not skip what it cannot read, and tries again each
     /// second.
-    fn stuck(&mut self, now: Monotonic, reason: String) {
+    pub(super) fn stuck(&mut self, now: Monotonic, reason: String) {
         if self.following.trouble.as_ref() != Some(&reason) {
             tracing::error!(%reason, "cannot follow the log");
         }

@@ -14,7 +14,7 @@ use crate::engine::settings::EngineSettings;
 use crate::engine::types::{LogTime, SequenceId, Term};
 use crate::replication::call_ids::{CallId, WatchId};
 use crate::replication::incarnation::Incarnation;
-use crate::replication::snapshot::{Capture, Origin, Progress};
+use crate::replication::snapshot::{Capture, Origin, Progress, Restored, Wanted};
 use crate::replication::time::{LogClock, Monotonic};
 
 /// Identifies a request for a hand-over.
@@ -29,6 +29,10 @@ pub struct FlushId(pub u64);
 /// Identifies a snapshot that is being taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SnapshotId(pub u64);
+
+/// Identifies a snapshot that is being read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RestoreId(pub u64);
 
 /// Identifies a request for a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,6 +61,22 @@ pub enum SnapshotJob {
     Discard {
         /// The last record of the snapshot.
         last: SequenceId,
+    },
+    /// Copy an announced file to the shared storage. It may take long, and must not hold up the other jobs. Answered by
+    /// [`Input::SnapshotShared`].
+    Share {
+        log: LogId,
+        /// The last record of the snapshot.
+        last: SequenceId,
+    },
+    /// Read a snapshot from the directory or from the shared storage; it must not hold up the other jobs either.
+    /// Answered by [`Input::SnapshotRestored`].
+    Restore {
+        /// Repeated in the answer.
+        id: RestoreId,
+        wanted: Wanted,
+        /// The history of this master.
+        history: Option<History>,
     },
 }
 
@@ -162,6 +182,14 @@ pub enum Input {
     SnapshotWritten { id: SnapshotId, result: Result<HeldSnapshot, String> },
     /// A pending snapshot was announced, or could not be.
     SnapshotAnnounced { id: SnapshotId, result: Result<(), String> },
+    /// An announced snapshot was copied to the shared storage, or could not be.
+    SnapshotShared {
+        /// The last record of the snapshot.
+        last: SequenceId,
+        result: Result<(), String>,
+    },
+    /// The wanted snapshot was read; `None` if there is none.
+    SnapshotRestored { id: RestoreId, restored: Option<Restored> },
     /// An administrator or the operator requests a snapshot of the state as it is now.
     TakeSnapshot {
         /// Repeated in [`Command::SnapshotTaken`].
@@ -261,6 +289,8 @@ pub struct SnapshotPolicy {
     pub kept: usize,
     /// The directory outlives the machine of this master.
     pub durable: bool,
+    /// There is storage that all masters share.
+    pub has_store: bool,
     /// What the directory holds at the start.
     pub origin: Origin,
 }

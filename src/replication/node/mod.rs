@@ -38,8 +38,8 @@ use crate::engine::types::{SequenceId, Term};
 
 pub use super::call_ids::{CallId, WatchId};
 pub use interface::{
-    Command, FlushId, HandedOver, HandoverError, HandoverId, Input, Peer, Settings, SnapshotId, SnapshotJob,
-    SnapshotPolicy, SnapshotRequest, TICK,
+    Command, FlushId, HandedOver, HandoverError, HandoverId, Input, Peer, RestoreId, Settings, SnapshotId,
+    SnapshotJob, SnapshotPolicy, SnapshotRequest, TICK,
 };
 pub use seen_keys::SeenKeys;
 
@@ -301,6 +301,8 @@ impl Node {
             Input::Switchover { id, to } => self.switchover(now, id, to),
             Input::SnapshotWritten { id, result } => self.snapshot_written(now, id, result),
             Input::SnapshotAnnounced { id, result } => self.snapshot_announced(now, id, result),
+            Input::SnapshotShared { last, result } => self.snapshot_shared(now, last, result),
+            Input::SnapshotRestored { id, restored } => self.snapshot_restored(now, id, restored),
             Input::TakeSnapshot { id } => self.snapshot_requested(now, id),
             Input::Stop => self.stop(now),
         }
@@ -389,6 +391,7 @@ impl Node {
     /// Discards the state, to rebuild it from the log. The history of this master stays.
     fn start_over(&mut self) {
         self.cancel_snapshot("the state is built anew");
+        self.suspect_snapshots();
         let watch = self.following.watch();
         self.unwatch(watch);
         self.following.rebuilds += 1;

@@ -98,6 +98,12 @@ impl Trust {
         self.unconfirmed = None;
     }
 
+    /// Begins to build the state from a snapshot whose last record is `last`, for the reason that it is built anyway.
+    pub(super) fn begin_from_snapshot(&mut self, last: SequenceId) {
+        self.begin();
+        self.unconfirmed = Some(last);
+    }
+
     /// Records that the end of the log was reached, in this term.
     pub(super) fn reached_end(&mut self, now: Monotonic, term: Term) {
         self.building = false;

@@ -82,14 +82,14 @@ pub fn tidy(dir: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-fn remove(path: &Path) -> Result<(), FileError> {
+pub(super) fn remove(path: &Path) -> Result<(), FileError> {
     match fs::remove_file(path) {
         Err(source) if source.kind() != ErrorKind::NotFound => Err(io(path, source)),
         _ => Ok(()),
     }
 }
 
-fn file(dir: &Path, last: SequenceId) -> PathBuf {
+pub(super) fn file(dir: &Path, last: SequenceId) -> PathBuf {
     dir.join(format!("{:020}{SUFFIX}", last.0))
 }
 
@@ -206,8 +206,13 @@ fn open(path: &Path) -> Result<BufReader<File>, FileError> {
 }
 
 /// Writes a directory to disk: a renamed file is durable only when its directory is, too.
-fn sync_dir(dir: &Path) -> Result<(), FileError> {
+pub(super) fn sync_dir(dir: &Path) -> Result<(), FileError> {
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(|source| io(dir, source))
+}
+
+/// Returns the name that a file has until it is complete.
+pub(super) fn partial(path: &Path) -> PathBuf {
+    with_suffix(path, PARTIAL)
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
@@ -216,6 +221,6 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-fn io(path: &Path, source: std::io::Error) -> FileError {
+pub(super) fn io(path: &Path, source: std::io::Error) -> FileError {
     FileError::Io { path: path.into(), source }
 }

@@ -8,6 +8,7 @@ mod background;
 mod files;
 mod format;
 mod progress;
+mod shared;
 mod start;
 mod writing;
 
@@ -17,7 +18,8 @@ pub use files::{
 };
 pub use format::{check_from, read_from};
 pub use progress::Progress;
-pub use start::{Origin, Restored, describe, load, unusable};
+pub use shared::SharedStore;
+pub use start::{Origin, Restored, Wanted, describe, load, restore_wanted, unusable};
 pub use writing::write_to;
 
 use std::path::PathBuf;

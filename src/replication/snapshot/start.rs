@@ -1,13 +1,13 @@
 //! The snapshot that a master starts from: the newest one that is undamaged and of the log that this master knows.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::files::{check_bytes, header, list, restore, tidy};
 use super::{FileError, FormatError, Header, Written};
-use crate::cluster::log_end::{History, Latest};
+use crate::cluster::log_end::{History, Latest, LogId};
 use crate::cluster::snapshot::HeldSnapshot;
 use crate::engine::settings::EngineSettings;
 use crate::engine::types::{Digest, SequenceId};
@@ -28,6 +28,55 @@ pub struct Origin {
     pub restored: Option<Restored>,
     /// All snapshots that can be used, newest first.
     pub held: Vec<HeldSnapshot>,
+}
+
+/// What a running master needs of a snapshot to build its state from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    pub log: LogId,
+    /// The first record that the log still has: the snapshot has all records before it.
+    pub first: SequenceId,
+    /// The last records of snapshots that must not be used.
+    pub without: Vec<SequenceId>,
+}
+
+impl Wanted {
+    /// Returns whether a snapshot of the log with this last record is one.
+    #[must_use]
+    pub fn accepts(&self, last: SequenceId) -> bool {
+        let reaches = last.0.saturating_add(1) >= self.first.0;
+        let reaches = reaches || planted!(RestoreTooOld);
+        reaches && !self.without.contains(&last)
+    }
+}
+
+/// Reads the first of these files, the newest first, that is undamaged, wanted, and usable by a master with this history.
+/// Each other one that seemed to be wanted is named in the log.
+#[must_use]
+pub fn restore_wanted(
+    files: Vec<(SequenceId, PathBuf)>,
+    wanted: &Wanted,
+    history: Option<&History>,
+    settings: &EngineSettings,
+    queue_bytes: usize,
+) -> Option<Restored> {
+    for (last, path) in files.into_iter().filter(|(last, _)| wanted.accepts(*last)) {
+        let header = usable_header(&path, last, history).and_then(|header| {
+            let other = header.at.log != wanted.log;
+            if other { Err(format!("it belongs to log {}", header.at.log)) } else { Ok(header) }
+        });
+        let read = header.and_then(|header| {
+            let incarnation = read(&path, settings, queue_bytes).map_err(|error| error.to_string())?;
+            Ok(Restored { incarnation, at: header.at })
+        });
+        match read {
+            Ok(restored) => return Some(restored),
+            Err(why) => {
+                tracing::warn!(why, path = %path.display(), "a snapshot cannot be used, skipping it");
+            }
+        }
+    }
+    None
 }
 
 /// Returns why a master with this history must not start from a snapshot that was taken after this batch.
@@ -62,6 +111,7 @@ pub fn describe(header: &Header, bytes: u64, objects: Option<u64>, taken_at_ms: 
         taken_at_ms,
         // The directory is the node's to describe.
         durable: false,
+        shared: false,
     }
 }
 

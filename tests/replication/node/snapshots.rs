@@ -20,17 +20,17 @@ use super::trust::log_wrong_digest;
 use super::world::{World, seconds};
 
 /// Longer than any test: every snapshot but a standby's first is taken on request.
-const SELDOM: Duration = Duration::from_secs(100_000);
+pub(super) const SELDOM: Duration = Duration::from_secs(100_000);
 
 /// A snapshot as a test keeps it.
-struct Kept {
-    header: Header,
+pub(super) struct Kept {
+    pub header: Header,
     bytes: Vec<u8>,
-    held: HeldSnapshot,
+    pub held: HeldSnapshot,
 }
 
 /// Masters with some changes, whose standbys want to take their first snapshot.
-fn settled(masters: usize) -> (World, Vec<String>) {
+pub(super) fn settled(masters: usize) -> (World, Vec<String>) {
     let mut world = World::with_snapshots(masters, SELDOM);
     world.run(seconds(4));
     let keys: Vec<String> = (0..20).map(|nth| format!("key-{nth}")).collect();
@@ -38,7 +38,7 @@ fn settled(masters: usize) -> (World, Vec<String>) {
     (world, keys)
 }
 
-fn next_job(world: &mut World, index: usize) -> Option<SnapshotJob> {
+pub(super) fn next_job(world: &mut World, index: usize) -> Option<SnapshotJob> {
     world.processes[index].jobs.pop_front()
 }
 
@@ -67,7 +67,7 @@ fn write_and_tell(world: &mut World, index: usize) -> (SnapshotId, Kept) {
 }
 
 /// A standby takes a snapshot and announces it.
-fn announced(world: &mut World, index: usize) -> Kept {
+pub(super) fn announced(world: &mut World, index: usize) -> Kept {
     let (id, kept) = write_and_tell(world, index);
     world.run(seconds(2));
     let last = kept.header.at.last;
@@ -90,7 +90,7 @@ fn begin_another(world: &mut World, index: usize) -> HeldSnapshot {
     first.held
 }
 
-fn origin(kept: &Kept) -> Origin {
+pub(super) fn origin(kept: &Kept) -> Origin {
     let incarnation = Incarnation::restore(1 << 20, |log| {
         read_from(&mut &kept.bytes[..], EngineSettings::default(), Some(log)).map(|(_, engine)| engine)
     });
@@ -98,7 +98,7 @@ fn origin(kept: &Kept) -> Origin {
     Origin { restored: Some(restored), held: vec![kept.held.clone()] }
 }
 
-fn ask(world: &mut World, index: usize) {
+pub(super) fn ask(world: &mut World, index: usize) {
     world.input(index, Input::TakeSnapshot { id: SnapshotRequest(1) });
 }
 
@@ -167,7 +167,7 @@ fn two_standbys_take_theirs_half_an_interval_apart() {
                     Input::SnapshotWritten { id, result: Ok(held) }
                 }
                 SnapshotJob::Announce { id, .. } => Input::SnapshotAnnounced { id, result: Ok(()) },
-                SnapshotJob::Discard { .. } => continue,
+                _ => continue,
             };
             world.input(*index, input);
         }
@@ -272,6 +272,27 @@ fn a_primary_whose_role_changes_gives_its_snapshot_up() {
         assert!(matches!(job, Some(SnapshotJob::Discard { .. })), "{how}: {job:?}");
         assert_eq!(world.status(0).snapshots.unwrap().cancelled, 1);
     }
+}
+
+#[test]
+fn a_primary_whose_log_is_not_written_gives_its_snapshot_up() {
+    let mut world = World::with_snapshots(1, SELDOM);
+    world.run(seconds(3));
+    world.refused = Some("database space exceeded");
+    world.change("something");
+    ask(&mut world, 0);
+    world.run(seconds(9));
+    let report = world.status(0).snapshots.unwrap();
+    assert_eq!((report.failed, report.status.running.is_some()), (0, true));
+    world.run(seconds(2));
+    assert_eq!(world.status(0).snapshots.unwrap().failed, 1);
+    let refused = world.processes[0].taken.pop().unwrap().unwrap_err();
+    assert!(refused.to_string().contains("was not written"), "{refused}");
+    // Nothing of it is left: the next one can begin.
+    world.refused = None;
+    world.run(seconds(3));
+    ask(&mut world, 0);
+    announced(&mut world, 0);
 }
 
 #[test]
@@ -470,7 +491,7 @@ fn a_master_that_starts_from_a_snapshot_reads_only_what_comes_after_it() {
 }
 
 /// A snapshot of another state that says that it was taken after this batch.
-fn forged(kept: &Kept, world: &mut World) -> Kept {
+pub(super) fn forged(kept: &Kept, world: &mut World) -> Kept {
     let mut batches: Vec<_> = world.log_keys();
     batches.retain(|entry| moonkeeper::replication::batch::Batch::open(&entry.value).is_ok());
     let batch = batches.iter().find_map(|entry| {

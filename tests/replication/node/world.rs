@@ -14,7 +14,8 @@ use moonkeeper::coordination::types::{
     Failure, Get, KeyRange, KeyValue, LeaseId, Op, Request, Response, Txn, WatchEvent,
 };
 use moonkeeper::engine::settings::EngineSettings;
-use moonkeeper::engine::types::LogTime;
+use moonkeeper::engine::types::{LogTime, SequenceId};
+use moonkeeper::replication::batch::Batch;
 use moonkeeper::replication::incarnation::Incarnation;
 use moonkeeper::replication::node::status::{Activity, NodeStatus};
 use moonkeeper::replication::node::{
@@ -96,6 +97,8 @@ pub struct World {
     pub most_counted: usize,
     /// Masters that start have a directory of snapshots, and take one this often.
     pub snapshots_every: Option<Duration>,
+    /// There is storage that all masters share.
+    pub has_store: bool,
 }
 
 impl World {
@@ -119,6 +122,7 @@ impl World {
             held_flushes: Vec::new(),
             most_counted: 0,
             snapshots_every: None,
+            has_store: false,
         };
         (0..masters).for_each(|_| world.add_master());
         world
@@ -169,6 +173,7 @@ impl World {
                 interval: Some(every),
                 kept: 2,
                 durable: true,
+                has_store: self.has_store,
                 origin,
             }),
         };
@@ -444,6 +449,16 @@ impl World {
         match self.model.call(self.time(), &get) {
             Ok(Response::Got { page, .. }) => page.entries,
             other => panic!("{other:?}"),
+        }
+    }
+
+    /// Batches up to this record are deleted, as when the log is truncated.
+    pub fn truncate(&mut self, up_to: SequenceId) {
+        for entry in self.log_keys() {
+            let batch = Batch::open(&entry.value);
+            if batch.is_ok_and(|batch| batch.header.last <= up_to) {
+                self.delete(KeyRange::key(entry.key));
+            }
         }
     }
 

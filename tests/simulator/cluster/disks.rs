@@ -13,11 +13,12 @@ use moonkeeper::engine::format::Format;
 use moonkeeper::engine::record::Record;
 use moonkeeper::engine::types::{LogTime, SequenceId};
 use moonkeeper::replication::incarnation::Incarnation;
-use moonkeeper::replication::node::{Input, SnapshotId, SnapshotJob, SnapshotPolicy};
+use moonkeeper::replication::node::{Input, RestoreId, SnapshotId, SnapshotJob, SnapshotPolicy};
 use moonkeeper::replication::snapshot::{
-    Capture, Header, Origin, Progress, Restored, begin, describe, read_from, unusable, write_to,
+    Capture, Header, Origin, Progress, Restored, Wanted, begin, describe, read_from, unusable, write_to,
 };
 
+use super::corruption::Corruption;
 use super::masters::leads;
 use super::plan::{Focus, MS, SECOND};
 use super::rng::Rng;
@@ -33,6 +34,8 @@ pub struct File {
     of_primary: bool,
     /// No master wrote it.
     forged: bool,
+    /// A bit of it has changed.
+    damaged: bool,
     /// If its state is not what the log says: the digest in the log that shows it.
     shown_by: Option<SequenceId>,
 }
@@ -55,7 +58,54 @@ impl Disks {
     }
 }
 
+impl Disks {
+    /// Whether masters with a data directory have snapshots in it.
+    pub fn is_used(&self) -> bool {
+        self.used
+    }
+
+    /// A number from the source of random numbers about snapshots.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.rng.below(bound)
+    }
+}
+
 impl Sim {
+    /// The good snapshots in the directory of a master: where each was taken.
+    pub fn good_files(&self, index: usize) -> impl Iterator<Item = Latest> + '_ {
+        let files = self.masters[index].files.iter();
+        files.filter(|file| file.announced && !file.forged && !file.damaged).map(|file| file.header.at)
+    }
+
+    /// The newest snapshot in its directory that a running master wants is read.
+    pub fn read_snapshot(&mut self, index: usize, id: RestoreId, wanted: &Wanted, history: Option<History>) {
+        let files = &self.masters[index].files;
+        let mut suitable: Vec<&File> = files
+            .iter()
+            .filter(|file| file.announced && file.header.at.log == wanted.log)
+            .filter(|file| {
+                wanted.accepts(file.header.at.last) && unusable(&file.header.at, history.as_ref()).is_none()
+            })
+            .collect();
+        suitable.sort_by_key(|file| Reverse(file.header.at.last));
+        let read = suitable.into_iter().find_map(|file| {
+            let settings = self.plan.settings.clone();
+            let incarnation = Incarnation::restore(self.plan.queue_bytes, |log| {
+                read_from(&mut &file.bytes[..], settings, Some(log)).map(|(_, engine)| engine)
+            });
+            Some((incarnation.ok()?, file.header.at, file.shown_by))
+        });
+        let restored = read.map(|(incarnation, at, shown_by)| {
+            note!(self, "m{index} continues from the snapshot of {}", at.last.0);
+            self.counts.restored += 1;
+            if let Some(shown_by) = shown_by {
+                self.masters[index].corruption = Some(Corruption::of_snapshot(&incarnation, shown_by));
+            }
+            Restored { incarnation, at }
+        });
+        self.input(index, Input::SnapshotRestored { id, restored });
+    }
+
     /// What a process finds in its directory when it starts, and the digest in the log that shows that the state which
     /// it starts from is wrong, if it is.
     pub fn read_disk(
@@ -103,7 +153,7 @@ impl Sim {
         }
         self.masters[index].files = files;
         let (interval, kept) = (self.disks.interval, self.disks.kept);
-        Some((SnapshotPolicy { interval, kept, durable: true, origin }, shown_by))
+        Some((SnapshotPolicy { interval, kept, durable: true, has_store: false, origin }, shown_by))
     }
 
     /// What the role of a master wants to be done in its directory.
@@ -133,6 +183,13 @@ impl Sim {
                 };
                 let delay = self.disks.rng.below(5 * MS);
                 self.after(delay, Event::SnapshotAnnounced { to, id, result });
+            }
+            SnapshotJob::Restore { id, wanted, history } => {
+                let delay = 5 * MS + self.disks.rng.below(SECOND / 2);
+                self.after(delay, Event::SnapshotRead { to, id, wanted, history });
+            }
+            SnapshotJob::Share { last, .. } => {
+                self.fail(("snapshot", format!("m{index} shares {last:?}, and there is no shared storage")));
             }
             SnapshotJob::Discard { last } => {
                 self.masters[index].files.retain(|file| file.announced || file.header.at.last != last);
@@ -164,6 +221,7 @@ impl Sim {
                 announced: false,
                 of_primary,
                 forged: false,
+                damaged: false,
                 shown_by: None,
             };
             self.masters[index].files.push(file);
@@ -220,6 +278,7 @@ impl Sim {
                 let byte = self.disks.rng.below(bytes.len() as u64) as usize;
                 for file in self.masters[index].files.iter_mut().filter(|file| file.header.at == at) {
                     file.bytes[byte] ^= 1;
+                    file.damaged = true;
                 }
             }
             1 if knows_log => {
@@ -266,6 +325,7 @@ impl Sim {
             announced: true,
             of_primary: false,
             forged: true,
+            damaged: false,
             shown_by,
         });
     }

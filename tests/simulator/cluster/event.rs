@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use moonkeeper::cluster::log_end::LogId;
+use moonkeeper::cluster::log_end::{History, LogId};
 use moonkeeper::cluster::member::BootId;
 use moonkeeper::coordination::types::{Failure, LeaseId, Request, Response, WatchEvent, WatchRequest};
 use moonkeeper::engine::types::{SequenceId, Term};
 use moonkeeper::replication::incarnation::Incarnation;
-use moonkeeper::replication::node::{CallId, FlushId, SnapshotId, WatchId};
-use moonkeeper::replication::snapshot::{Capture, Progress};
+use moonkeeper::replication::node::{CallId, FlushId, RestoreId, SnapshotId, WatchId};
+use moonkeeper::replication::snapshot::{Capture, Progress, Wanted};
 use moonkeeper::replication::time::LogClock;
 
 use super::clients::{Op, Reply};
@@ -120,6 +120,15 @@ pub enum Event {
         progress: Arc<Progress>,
         of_primary: bool,
     },
+    /// A snapshot that a running master wants has been read, if there is one.
+    SnapshotRead {
+        to: Process,
+        id: RestoreId,
+        wanted: Wanted,
+        history: Option<History>,
+    },
+    /// The log is cut off behind the floor.
+    Truncate,
     /// A snapshot was announced, or could not be.
     SnapshotAnnounced {
         to: Process,
@@ -225,6 +234,10 @@ pub struct Counts {
     pub snapshots_of_primaries: u64,
     /// Processes that started from one.
     pub snapshot_starts: u64,
+    /// States that a running master has built from a snapshot.
+    pub restored: u64,
+    /// Times that batches were deleted behind the floor.
+    pub truncations: u64,
     /// Snapshots that were damaged or put in another's place.
     pub tampered: u64,
     /// Faults of each kind, in the order of [`Fault`](super::plan::Fault).
@@ -233,12 +246,14 @@ pub struct Counts {
 
 impl Counts {
     /// What happened, by name.
-    pub fn named(&self) -> [(&'static str, u64); 26] {
+    pub fn named(&self) -> [(&'static str, u64); 28] {
         let Self { events, terms, records, answers, unknown, reads, starts, waited, refused, .. } = *self;
         let Self { given_up_answers, handed_over, given_up, certain, expired, evicted, .. } = *self;
         let Self { witnessed, exempt, raised, .. } = *self;
         let Self { parked_puts, resumed, suspended, stopped, .. } = *self;
-        let Self { snapshots, snapshots_of_primaries, snapshot_starts, tampered, .. } = *self;
+        let Self {
+            snapshots, snapshots_of_primaries, snapshot_starts, tampered, restored, truncations, ..
+        } = *self;
         [
             ("events", events),
             ("terms", terms),
@@ -265,6 +280,8 @@ impl Counts {
             ("snapshots", snapshots),
             ("snapshots_of_primaries", snapshots_of_primaries),
             ("snapshot_starts", snapshot_starts),
+            ("restored", restored),
+            ("truncations", truncations),
             ("tampered", tampered),
         ]
     }
@@ -296,6 +313,8 @@ impl Counts {
         self.snapshots += other.snapshots;
         self.snapshots_of_primaries += other.snapshots_of_primaries;
         self.snapshot_starts += other.snapshot_starts;
+        self.restored += other.restored;
+        self.truncations += other.truncations;
         self.tampered += other.tampered;
         self.faults.iter_mut().zip(other.faults).for_each(|(sum, more)| *sum += more);
     }

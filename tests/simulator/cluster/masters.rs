@@ -295,6 +295,9 @@ impl Sim {
             Event::SnapshotWrite { id, capture, progress, of_primary, .. } => {
                 self.write_snapshot(index, id, *capture, &progress, of_primary);
             }
+            Event::SnapshotRead { id, wanted, history, .. } => {
+                self.read_snapshot(index, id, &wanted, history);
+            }
             Event::SnapshotAnnounced { id, result, .. } => {
                 self.input(index, Input::SnapshotAnnounced { id, result });
             }

@@ -35,6 +35,7 @@ mod rng;
 mod searches;
 mod serving;
 mod straggler;
+mod truncation;
 mod truth;
 mod waiting;
 mod watchdog;
@@ -194,6 +195,7 @@ impl Sim {
         let calm = sim.plan.faults_until;
         sim.after(calm, Event::Calm);
         sim.after(watchdog::EVERY, Event::Watchdog);
+        sim.truncate_later();
         let settle = sim.plan.end - plan::SECOND;
         sim.after(settle, Event::Settle);
         sim
@@ -245,6 +247,7 @@ impl Sim {
             Event::Switchover { master, to } => self.switch_over(master, to),
             Event::Revoke => self.revoke_leader(),
             Event::Mend => self.mend(),
+            Event::Truncate => self.truncate(),
             Event::Settle => self.settled = self.truth.last,
             Event::Tick(to)
             | Event::Answer { to, .. }
@@ -262,6 +265,7 @@ impl Sim {
             | Event::Witness { to, .. }
             | Event::SnapshotWrite { to, .. }
             | Event::SnapshotAnnounced { to, .. }
+            | Event::SnapshotRead { to, .. }
             | Event::Upkeep { of: to, .. }
             | Event::LookAgain { of: to, .. } => {
                 if self.masters[to.master].boot == to.boot {

@@ -104,6 +104,8 @@ pub struct Truth {
     began: Option<(u64, LogTime)>,
     /// What became of objects that were written in place.
     pub rewritten: Rewritten,
+    /// Batches up to this record were deleted behind the floor.
+    pub truncated: SequenceId,
     /// The state of a master was corrupted: it may write digests that do not match.
     pub corruption: bool,
     /// What happened since it was last asked.
@@ -156,9 +158,15 @@ impl Truth {
             written: BTreeSet::new(),
             began: None,
             rewritten: Rewritten::default(),
+            truncated: SequenceId(0),
             corruption: false,
             news: News::default(),
         }
+    }
+
+    /// The log that is written.
+    pub fn log(&self) -> Option<LogId> {
+        self.log
     }
 
     /// The term of the batch that a record is in.

@@ -141,6 +141,10 @@ class Etcd:
         """Deletes all keys below `prefix`."""
         self.call("kv/deleterange", _range(prefix))
 
+    def delete_range(self, start, end):
+        """Deletes all keys from `start` up to, and without, `end`."""
+        self.call("kv/deleterange", {"key": _encode(start), "range_end": _encode(end)})
+
     def put_back(self, entries):
         """Puts entries of `take_away` in their order, many in a transaction."""
         while entries:

@@ -1,4 +1,5 @@
-"""Snapshots: standbys take them while they follow, masters start from them, and a bad file or a bad disk costs nothing."""
+"""Snapshots: standbys take them while they follow, a primary takes them while it is alone, masters start from them, and a
+bad file, a bad disk or a bad store costs nothing."""
 
 import json
 import os
@@ -62,6 +63,13 @@ def wait_for_snapshot(master, record, count=1):
     wait_until(there, f"{count} snapshots of {master.name}, one from record {record} on", 60)
 
 
+def wait_for_snapshot_of_all(world, master, count=1):
+    """Until a master holds a snapshot of everything that was put so far. It takes another one only if something changes."""
+    record = applied(world.masters.primary())
+    put(world, f"raw-{record}")
+    wait_for_snapshot(master, record, count)
+
+
 def damage(path):
     """Changes one bit in the middle of a file."""
     content = bytearray(path.read_bytes())
@@ -86,8 +94,8 @@ def test_a_killed_standby_starts_from_its_snapshot_and_can_lead(start_world):
     world.masters.wait_until_redundant()
     primary = world.masters.primary()
     standby, other = world.masters.standbys()
-    wait_for_snapshot(standby, applied(primary))
-    assert held(primary) == [], "the primary takes none"
+    wait_for_snapshot_of_all(world, standby)
+    assert held(primary) == [], "a primary with standbys takes none"
 
     # Records after the snapshot, some of them while the standby is away.
     put(world, "raw-later")
@@ -112,9 +120,10 @@ def test_all_masters_stop_and_start_and_a_damaged_snapshot_is_skipped(start_worl
     put_real(world, "store-before")
     world.masters.wait_until_redundant()
     one, other = world.masters.standbys()
-    wait_for_snapshot(one, 1, count=2)
-    put(world, "raw-later")
-    wait_for_snapshot(other, applied(world.masters.primary()), count=2)
+    wait_for_snapshot(one, 1)
+    wait_for_snapshot_of_all(world, one, count=2)
+    wait_for_snapshot(other, 1)
+    wait_for_snapshot_of_all(world, other, count=2)
     for each in world.masters.all:
         each.kill()
     assert len(files(one)) == 2 and len(files(other)) == 2, "older ones are removed"
@@ -150,6 +159,81 @@ def test_a_disk_that_cannot_be_written_stops_nothing(start_world):
     folder(standby).unlink()
     wait_for_snapshot(standby, 1)
     assert snapshots(standby)["error"] is None
+
+
+def test_a_master_that_is_alone_takes_snapshots_and_an_idle_one_takes_no_more(start_world):
+    world = start_world(masters=1, clients=1, snapshot_interval="1s")
+    put(world, "raw-before")
+    put_real(world, "store-before")
+    (alone,) = world.masters.all
+    wait_for_snapshot_of_all(world, alone)
+
+    def is_idle():
+        """No other snapshot in three intervals."""
+        newest = held(alone)[0]
+        before = applied(alone)
+        wait_until(lambda: applied(alone) >= before + 4, "heartbeats to be written")
+        return held(alone)[0] == newest
+
+    wait_until(is_idle, "the last snapshot of a cluster in which nothing changes", 60)
+    newest = records(alone)[0]
+    alone.kill()
+    alone.start()
+    nothing_lost(world)
+    assert snapshots(alone)["started_from"] == newest
+
+
+def lose_directory(master):
+    """The machine of a master comes back with an empty disk."""
+    master.kill()
+    shutil.rmtree(master.folder / master.name)
+
+
+def test_shared_storage_serves_a_master_without_a_directory_of_its_own(start_world, tmp_path):
+    store = tmp_path / "shared"
+    missing = "cannot follow the log.*the log begins at record"
+    world = start_world(clients=1, snapshot_interval="1s", snapshot_store=store, may_log=[missing])
+    put(world, "raw-before")
+    put_real(world, "store-before")
+    world.masters.wait_until_redundant()
+    one, other = world.masters.standbys()
+    wait_for_snapshot_of_all(world, one)
+    copies = lambda: list(store.glob(f"*/*/by-{one.name}/*.snapshot"))  # noqa: E731
+    wait_until(lambda: all(each["shared"] for each in snapshots(one)["held"]) and copies(), "a copy to be shared", 60)
+    assert all(each.stat().st_mode & 0o077 == 0 for each in copies())
+
+    lose_directory(other)
+    other.start()
+    world.masters.wait_until_connected()
+    assert snapshots(other)["started_from"]
+
+    # The log is truncated behind a snapshot that is shared.
+    newest = next(each for each in snapshots(one)["held"] if each["shared"])
+    batches = f"mooncake-store/oplog/{world.masters.cluster_id}/batches/{newest['log']}/"
+    world.etcd.delete_range(f"{batches}{0:020}", f"{batches}{newest['sequence_id'] + 1:020}")
+    lose_directory(other)
+    away = store.with_name("away")
+    store.rename(away)
+    other.start()
+
+    def stuck():
+        reason = (other.status() or {}).get("why_not_ready") or ""
+        return reason if "the log begins" in reason else None
+
+    named = wait_until(stuck, "the master to say what it misses", 60)
+    assert f"the log begins at record {newest['sequence_id'] + 1}" in named and f"{one.name} holds one" in named, named
+    assert other.ready()[0] != 200
+    shutil.rmtree(store, ignore_errors=True)
+    away.rename(store)
+    world.masters.wait_until_connected()
+    assert snapshots(other)["started_from"] >= newest["sequence_id"]
+
+    # Nothing that was acknowledged is missing when it leads.
+    for each in world.masters.all:
+        if each is not other:
+            each.kill()
+    wait_until(lambda: world.masters.primary() is other, "the master without a past to lead", 60)
+    nothing_lost(world)
 
 
 def command(*arguments, code=0):

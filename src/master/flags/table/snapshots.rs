@@ -4,8 +4,7 @@ use super::Group::Replication;
 use super::Kind::{Bool, Duration, Text, Uint32, Uint64};
 use super::{Flag, inert, used};
 
-const FILES: &str =
-    "snapshots are files in the folder snapshots of --data_dir, and there is no other store for them";
+const FILES: &str = "snapshots are files in the folder snapshots of --data_dir; --snapshot_store names the storage for copies";
 const CATALOG: &str = "snapshots are found by the names of their files below --data_dir, without a catalog";
 
 pub(super) const FLAGS: &[Flag] = &[
@@ -23,6 +22,14 @@ pub(super) const FLAGS: &[Flag] = &[
         "2",
         Replication,
         "With --data_dir: number of snapshots that are kept; older ones are removed",
+    ),
+    used(
+        "snapshot_store",
+        Text,
+        "",
+        Replication,
+        "Directory that all masters have mounted: snapshots are copied there, and a master that has none of its own \
+         starts from the newest of them; needs --data_dir; none if empty",
     ),
     used(
         "enable_snapshot",

@@ -118,6 +118,12 @@ impl Node {
         snapshots.report.took = Some(took);
         snapshots.held.insert(0, held.clone());
         snapshots.held.truncate(snapshots.kept);
+        if let Some(sharing) = &mut snapshots.sharing {
+            sharing.announced(attempt.last);
+        }
+        if attempt.led.is_some() {
+            snapshots.restoring.vouched_by_itself(attempt.last, &snapshots.held);
+        }
         let done = snapshots.waiting.extract_if(.., |(_, wanted)| wanted.0 <= held.sequence_id);
         let taken = |(id, _)| Command::SnapshotTaken { id, result: Ok(held.clone()) };
         self.commands.extend(done.map(taken));

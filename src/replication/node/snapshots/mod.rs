@@ -7,7 +7,9 @@
 //! own: they show that the log has one which confirms the file to a master that starts from it, no more.
 
 mod completing;
+mod restoring;
 mod schedule;
+mod sharing;
 mod taking;
 
 use std::sync::Arc;
@@ -23,7 +25,9 @@ use crate::engine::types::{SequenceId, Term};
 use crate::replication::snapshot::{BeginningCapture, Progress};
 use crate::replication::time::Monotonic;
 
+use restoring::Restoring;
 use schedule::Schedule;
+use sharing::Sharing;
 
 /// Delay after the first attempt that failed. It doubles with each further one.
 const BACKOFF: Duration = Duration::from_secs(1);
@@ -51,6 +55,9 @@ pub(super) struct Snapshots {
     waiting: Vec<(SnapshotRequest, SequenceId)>,
     last_id: SnapshotId,
     report: SnapshotReport,
+    /// `None` without storage that all masters share.
+    sharing: Option<Sharing>,
+    restoring: Restoring,
 }
 
 /// The snapshots of a node, and what became of its attempts.
@@ -65,6 +72,10 @@ pub struct SnapshotReport {
     pub cancelled: u64,
     /// Duration of the last attempt that succeeded.
     pub took: Option<Duration>,
+    /// Copies to the shared storage.
+    pub copied: u64,
+    /// Attempts at such a copy that failed.
+    pub copies_failed: u64,
 }
 
 #[derive(Debug)]
@@ -98,7 +109,7 @@ impl Snapshots {
     /// Creates the state of a node that has taken no snapshot yet. One that holds none takes the first one as soon as
     /// it can.
     pub(super) fn new(settings: &SnapshotPolicy, now: Monotonic) -> Self {
-        let SnapshotPolicy { interval, kept, durable, origin } = settings;
+        let SnapshotPolicy { interval, kept, durable, has_store, origin } = settings;
         let of_directory = |held: &HeldSnapshot| HeldSnapshot { durable: *durable, ..held.clone() };
         Self {
             schedule: Schedule::new(*interval, !origin.held.is_empty(), now),
@@ -113,12 +124,15 @@ impl Snapshots {
             waiting: Vec::new(),
             last_id: SnapshotId::default(),
             report: SnapshotReport::default(),
+            sharing: has_store.then(|| Sharing::new(&origin.held)),
+            restoring: Restoring::new(origin.restored.as_ref(), *has_store),
         }
     }
 
-    /// Returns the announced snapshots as the member key lists them.
+    /// Returns the announced snapshots as the member key lists them: without those that a doubt has taken in.
     pub(super) fn listed(&self) -> Vec<HeldSnapshot> {
-        self.held.iter().take(MAX_LISTED).cloned().collect()
+        let trusted = self.held.iter().filter(|held| !self.restoring.suspects(SequenceId(held.sequence_id)));
+        trusted.take(MAX_LISTED).cloned().collect()
     }
 
     pub(super) fn report(&self) -> SnapshotReport {
@@ -136,8 +150,10 @@ impl Snapshots {
             started_from: self.started_from.map(|last| last.0),
             running,
             error: self.error.clone(),
+            store_error: self.sharing.as_ref().and_then(|sharing| sharing.error.clone()),
         };
-        SnapshotReport { status, ..self.report.clone() }
+        let (copied, failed) = self.sharing.as_ref().map_or((0, 0), |it| (it.copied, it.failed));
+        SnapshotReport { status, copied, copies_failed: failed, ..self.report.clone() }
     }
 
     /// Returns the snapshot that is being taken.

@@ -18,6 +18,10 @@ use crate::replication::time::Monotonic;
 /// again soon. With a shorter interval, that.
 const ALONE_FOR: Duration = Duration::from_secs(60);
 
+/// How long the records of a primary's snapshot may take to be durable: meanwhile objects that change are kept as they
+/// were.
+const DURABLE_WITHIN: Duration = Duration::from_secs(10);
+
 /// A snapshot that has just begun.
 enum Begun {
     Following(Box<Capture>),
@@ -38,16 +42,20 @@ impl Node {
         if let Some(reason) = self.distrusts_snapshot() {
             self.cancel_snapshot(reason);
         }
-        self.write_snapshot();
+        self.write_snapshot(now);
         self.announce_snapshot();
+        self.share_snapshot(now);
         self.note_alone(now);
+        let by_itself = self.takes_by_itself(now);
+        let Some(snapshots) = &self.snapshots else { return };
+        let asked = !snapshots.waiting.is_empty();
+        if !matches!(snapshots.stage, Stage::Idle) || !(asked || by_itself) {
+            return;
+        }
         let (changed, log_time) = (self.incarnation.engine.last_change(), self.incarnation.engine.log_time());
         let share = self.share_of_interval();
-        let may_by_itself = self.takes_by_itself(now);
         let Some(snapshots) = &mut self.snapshots else { return };
-        let asked = !snapshots.waiting.is_empty();
-        let due = may_by_itself && snapshots.schedule.is_due(now, log_time, share);
-        if !matches!(snapshots.stage, Stage::Idle) || !(asked || due) {
+        if !asked && !snapshots.schedule.is_due(now, log_time, share) {
             return;
         }
         // The digests of a quiet primary are no reason for another one.
@@ -185,7 +193,7 @@ impl Node {
             Begun::Leading(capture) => snapshots.stage = Stage::Beginning(attempt, capture),
             Begun::Following(capture) => self.submit_snapshot(attempt, capture),
         }
-        self.write_snapshot();
+        self.write_snapshot(now);
     }
 
     /// Begins a snapshot after the batch that this standby has applied last.
@@ -217,19 +225,21 @@ impl Node {
     }
 
     /// Writes a primary's snapshot as soon as the batch that it was taken after is durable.
-    fn write_snapshot(&mut self) {
+    fn write_snapshot(&mut self, now: Monotonic) {
         let Phase::Leading(leadership) = &self.phase else { return };
         let Some(snapshots) = &mut self.snapshots else { return };
         let Stage::Beginning(attempt, _) = &snapshots.stage else { return };
-        let Some(end) = leadership.writer.durable_end().filter(|end| end.last >= attempt.last) else {
+        let end = leadership.writer.durable_end().filter(|end| end.last >= attempt.last);
+        if end.is_none() && now.since(attempt.began) < DURABLE_WITHIN {
             return;
-        };
+        }
         if let Stage::Beginning(attempt, capture) = std::mem::replace(&mut snapshots.stage, Stage::Idle) {
-            match capture.after(end) {
+            match end.and_then(|end| capture.after(end)) {
                 Some(capture) => self.submit_snapshot(attempt, Box::new(capture)),
-                // Tried again with the next records.
                 None => {
-                    tracing::warn!(sequence_id = attempt.last.0, "no batch ends where a snapshot was taken")
+                    let error = "the log was not written up to the record at which it began".to_owned();
+                    let refused = snapshots.failed(now, error);
+                    self.commands.extend(refused);
                 }
             }
         }

@@ -1,0 +1,160 @@
+//! Storage of snapshots that masters share: a directory with real files.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use moonkeeper::cluster::log_end::{Checksum, History, Latest, LogId};
+use moonkeeper::engine::Engine;
+use moonkeeper::engine::settings::EngineSettings;
+use moonkeeper::engine::types::{LogTime, SequenceId, Term};
+use moonkeeper::replication::snapshot::{
+    Progress, Restored, SharedStore, Wanted, begin, restore_wanted, write,
+};
+
+const LOG: LogId = LogId(7);
+
+/// A folder that is removed at the end, with the data directories of two masters and a shared directory.
+struct Scene {
+    folder: PathBuf,
+    store: SharedStore,
+    engine: Arc<Engine>,
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Scene {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("moonkeeper-store-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let store = SharedStore::Directory(folder.join("shared")).of_cluster("demo");
+        Self { folder, store, engine: Arc::new(Engine::new(EngineSettings::default())) }
+    }
+
+    fn dir(&self, member: &str) -> PathBuf {
+        self.folder.join(member)
+    }
+
+    /// A master takes another snapshot. Returns its last record.
+    fn snapshot(&self, member: &str) -> SequenceId {
+        let put = self.engine.sequencer(LogTime(1)).put_metadata(b"key", b"value", |_, _, _| Ok::<_, ()>(()));
+        assert!(put.is_ok());
+        let last = self.engine.applied();
+        let at = Latest { log: LOG, term: Term(1), last, checksum: Checksum(last.0) };
+        write(&self.dir(member), begin(&self.engine, &at).unwrap(), &Progress::default()).unwrap();
+        last
+    }
+
+    /// A master copies a snapshot to the shared directory, of which it keeps two.
+    fn share(&self, member: &str, last: SequenceId) -> Result<(), String> {
+        self.store.share(&self.dir(member), LOG, member, last, 2).map_err(|error| error.to_string())
+    }
+
+    /// The last records of all that is shared.
+    fn shared(&self) -> Vec<u64> {
+        self.store.newest(LOG).into_iter().map(|(last, _)| last.0).collect()
+    }
+
+    fn wanted(&self, first: u64, without: &[SequenceId], history: Option<&History>) -> Option<Restored> {
+        let wanted = Wanted { log: LOG, first: SequenceId(first), without: without.to_vec() };
+        restore_wanted(self.store.newest(LOG), &wanted, history, &EngineSettings::default(), 1 << 20)
+    }
+
+    fn files(&self, member: &str) -> PathBuf {
+        self.folder.join(format!("shared/demo/{LOG}/by-{member}"))
+    }
+}
+
+fn damage(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn copies_are_kept_by_each_master_and_none_removes_another_ones() {
+    let scene = Scene::new("retention");
+    let of_a = scene.snapshot("a");
+    scene.share("a", of_a).unwrap();
+    let of_b: Vec<SequenceId> = (0..4).map(|_| scene.snapshot("b")).collect();
+    of_b.iter().for_each(|last| scene.share("b", *last).unwrap());
+    assert_eq!(scene.shared(), [of_b[3].0, of_b[2].0, of_a.0]);
+    // Only their owner can read them, and nothing unfinished is left.
+    for entry in fs::read_dir(scene.files("b")).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o077, 0);
+        assert!(entry.file_name().to_str().unwrap().ends_with(".snapshot"));
+    }
+    // Once more is no fault.
+    scene.share("b", of_b[3]).unwrap();
+    // What it was copied from is gone.
+    let error = scene.share("b", SequenceId(99)).unwrap_err();
+    assert!(error.contains("00000000000000000099.snapshot"), "{error}");
+    assert_eq!(scene.shared().len(), 3);
+    // Another log and another cluster have nothing.
+    assert_eq!(scene.store.newest(LogId(8)), []);
+    let other = SharedStore::Directory(scene.folder.join("shared")).of_cluster("other");
+    assert_eq!(other.newest(LOG), []);
+}
+
+#[test]
+fn a_master_starts_from_the_newest_good_copy_that_it_wants() {
+    let scene = Scene::new("start");
+    let all: Vec<SequenceId> = ["a", "b", "a"].map(|member| scene.snapshot(member)).into();
+    scene.share("a", all[0]).unwrap();
+    scene.share("b", all[1]).unwrap();
+    scene.share("a", all[2]).unwrap();
+    let found = |first, without: &[SequenceId], history: Option<&History>| {
+        let restored = scene.wanted(first, without, history)?;
+        assert_eq!(restored.incarnation.engine.applied(), restored.at.last);
+        Some(restored.at.last)
+    };
+    assert_eq!(found(1, &[], None), Some(all[2]));
+    assert_eq!(found(1, &[all[2]], None), Some(all[1]));
+    assert_eq!(found(all[2].0 + 1, &[], None), Some(all[2]));
+    assert_eq!(found(all[2].0 + 2, &[], None), None);
+    // What this master knows of the log decides as for its own.
+    let known = Latest { log: LOG, term: Term(1), last: all[2], checksum: Checksum(5) };
+    assert_eq!(found(1, &[], Some(&History(known))), Some(all[1]));
+    assert_eq!(found(1, &[], Some(&History(Latest { log: LogId(8), ..known }))), None);
+    // A damaged one is skipped, and copied again when its master shares it again.
+    let newest = scene.files("a").join(format!("{:020}.snapshot", all[2].0));
+    damage(&newest);
+    assert_eq!(found(1, &[], None), Some(all[1]));
+    scene.share("a", all[2]).unwrap();
+    assert_eq!(found(1, &[], None), Some(all[2]));
+    // One under the name of another log, and one whose name is a lie.
+    fs::create_dir_all(scene.folder.join("shared/demo/0000000000000008/by-a")).unwrap();
+    fs::copy(
+        &newest,
+        scene.folder.join("shared/demo/0000000000000008/by-a").join(newest.file_name().unwrap()),
+    )
+    .unwrap();
+    let other = Wanted { log: LogId(8), first: SequenceId(1), without: Vec::new() };
+    let files = scene.store.newest(LogId(8));
+    assert_eq!(files.len(), 1);
+    assert!(restore_wanted(files, &other, None, &EngineSettings::default(), 1 << 20).is_none());
+    fs::rename(&newest, scene.files("a").join("00000000000000000900.snapshot")).unwrap();
+    assert_eq!(found(1, &[], None), Some(all[1]));
+}
+
+#[test]
+fn a_store_that_cannot_be_written_is_named() {
+    let scene = Scene::new("failing");
+    let last = scene.snapshot("a");
+    // No folder can be made where there is a file, not even by root.
+    fs::write(scene.folder.join("shared"), b"in the way").unwrap();
+    let error = scene.share("a", last).unwrap_err();
+    assert!(error.contains("shared/demo"), "{error}");
+    assert_eq!(scene.shared(), Vec::<u64>::new());
+    fs::remove_file(scene.folder.join("shared")).unwrap();
+    scene.share("a", last).unwrap();
+    assert_eq!(scene.shared(), [last.0]);
+}
