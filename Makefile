@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help up test quick lint bench soak e2e release image playground playground-down setup-build setup-test clean
+.PHONY: help up test quick lint bench soak e2e release image playground playground-down setup-build setup-test setup-kind clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -26,7 +26,7 @@ bench: ## measurements: ARGS=compare (also without), clients, failover, replicat
 soak: ## long tests, SOAK_SECONDS (3600) each; ARGS names parts: fuzz engine differential simulator faults client e2e
 	@scripts/soak $(ARGS)
 
-e2e: ## the operator on a real Kubernetes: kind where Docker is, else one of our own (ARGS go to pytest)
+e2e: ## the operator on a real Kubernetes: kind where it runs, else one of our own, and says which (ARGS go to pytest)
 	@scripts/e2e $(ARGS)
 
 release: ## the program as it ships, and its symbols in a file beside it (ARGS: a folder)
@@ -46,6 +46,9 @@ setup-build: ## check tools and disk space, install Debian packages
 
 setup-test: ## setup-build, then the Mooncake package, etcd, and Kubernetes into the cache folder
 	@scripts/setup-test
+
+setup-kind: ## setup-test, then kind with a Docker engine and a node image, for machines that have none and can pull none
+	@scripts/setup-kind
 
 clean: ## remove what cargo built here (the cache folder's target)
 	@bash -c 'source scripts/lib.sh && rm -rf "$$CARGO_TARGET_DIR"'

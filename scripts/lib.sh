@@ -9,6 +9,7 @@ cache=${MOONKEEPER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/moonkeeper}
 # The versions that everything is tested with. Those of Python packages and of Go modules stand in their own lock files.
 kubernetes_version=$(awk '$1 == "k8s.io/kubernetes" { print substr($2, 2) }' "$root/scripts/kubernetes/control/go.mod")
 etcd_version=$(awk '$1 == "go.etcd.io/etcd/server/v3" { print substr($2, 2) }' "$root/scripts/etcd/go.mod")
+kind_version=$(sed -n 's|.*sigs.k8s.io/kind v\([0-9.]*\).*|\1|p' "$root/scripts/kind/kind/go.mod")
 mooncake_version=$(sed -n 's/^mooncake-transfer-engine-non-cuda==//p' "$root/scripts/requirements.txt")
 
 say() { printf '== %s\n' "$*" >&2; }
@@ -39,6 +40,21 @@ kubernetes_folder() {
   printf '%s/kubernetes-%s-%s' "$cache" "$kubernetes_version" \
     "$(short_hash "$root"/scripts/kubernetes/*/{go.mod,go.sum} "$root/scripts/kubernetes/dns/main.go" "$root/scripts/install-kubernetes")"
 }
+kind_programs_folder() {
+  printf '%s/kind-programs-%s-%s' "$cache" "$kind_version" \
+    "$(short_hash "$root"/scripts/kind/*/{go.mod,go.sum} "$root"/scripts/kind/*/main.go "$root/scripts/kind/storage.py" "$root/scripts/install-kind-programs")"
+}
+kind_engine_folder() {
+  printf '%s/kind-engine-%s-%s' "$cache" "$(. /etc/os-release && printf '%s' "${VERSION_ID:-none}")" \
+    "$(short_hash "$root/scripts/install-kind-engine")"
+}
+kind_debian_folder() { printf '%s/kind-debian-12-%s' "$cache" "$(short_hash "$root/scripts/install-kind-debian")"; }
+# What is in the image decides its name.
+kind_node_folder() {
+  printf '%s/kind-node-%s-%s' "$cache" "$kubernetes_version" \
+    "$({ cat "$root"/scripts/kind/{network.yaml,pod-network,pack.py} "$root/scripts/install-kind-node" && kind_programs_folder &&
+      kind_debian_folder && kubernetes_folder && etcd_folder; } | sha256sum | cut -c1-8)"
+}
 
 # provide FOLDER SCRIPT: makes FOLDER once. SCRIPT gets a new folder beside it, which is renamed when the script has
 # succeeded, so a folder under its final name is always whole; a lock makes a second run wait for the first.
@@ -67,6 +83,19 @@ provide() {
       say "installed $name in $SECONDS s"
     fi
   } 9>"$cache/$name.lock"
+}
+
+# lacks_docker_for_kind: whether kind is asked for and there is none, or no Docker for it
+lacks_docker_for_kind() {
+  [[ ${MOONKEEPER_E2E_CLUSTER-} == kind ]] && ! { command -v kind >/dev/null && docker info >/dev/null 2>&1; }
+}
+
+# start_docker_for_kind: starts what `make setup-kind` installs, and installs that first if need be
+start_docker_for_kind() {
+  local variables
+  "$root/scripts/setup-kind"
+  variables=$("$root/scripts/kind/engine" up)
+  eval "$variables"
 }
 
 # need_tools TOOL...: every missing one is named at once
