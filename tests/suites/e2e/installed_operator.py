@@ -1,5 +1,6 @@
 """The operator as users install it: by the chart, or from plain manifests."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -9,6 +10,8 @@ from waiting import wait_until
 TREE = pathlib.Path(__file__).resolve().parents[3]
 NAMESPACE = "moonkeeper-system"
 SELECTOR = "app.kubernetes.io/name=moonkeeper,app.kubernetes.io/component=operator"
+LEASE = "moonkeeper-operator"
+HOSTNAME = "kubernetes.io/hostname"
 # Bounds a hang.
 READY_SECONDS = 120
 
@@ -22,13 +25,25 @@ class Operator:
     def install_by_chart(self):
         """As the documentation says; the etcd and the operator stay off nodes that are cut off."""
         node = self.cluster.stable_node
-        where = ["--set", f"nodeSelector.kubernetes\\.io/hostname={node}"] if node else []
+        placed = {"nodeSelector": {HOSTNAME: node}} if node else {}
         self.cluster.run(
             *("helm", "upgrade", "--install", "moonkeeper", TREE / "charts/moonkeeper"),
-            *("--namespace", NAMESPACE, "--create-namespace", "--set", "etcd.enabled=true", *where),
+            *("--namespace", NAMESPACE, "--create-namespace", "--values", "-"),
+            input=json.dumps({"etcd": {"enabled": True} | placed} | placed),
         )
         self.wait_until_ready()
         self._rollout("statefulset/moonkeeper-etcd")
+
+    def leader(self):
+        """The pod whose operator holds the Lease, once there is one that stays."""
+
+        def found():
+            lease = self.cluster.get("lease", LEASE, "-n", NAMESPACE)
+            holder, _, _ = ((lease or {}).get("spec", {}).get("holderIdentity") or "").rpartition("_")
+            staying = (each for each in self.running() if "deletionTimestamp" not in each["metadata"])
+            return next((each for each in staying if each["metadata"]["name"] == holder), None)
+
+        return wait_until(found, "an operator that holds the Lease", READY_SECONDS)
 
     def uninstall_chart(self, *flags):
         self.cluster.run("helm", "uninstall", "moonkeeper", "--namespace", NAMESPACE, "--wait", *flags)

@@ -31,7 +31,12 @@ VALUES = {
         "tolerations": [{"key": "a", "operator": "Exists"}],
         "affinity": {"nodeAffinity": {}},
         "priorityClassName": "system-cluster-critical",
-        "etcd": {"enabled": True, "image": {"repository": "docker.io/library/etcd", "tag": "test", "pullPolicy": "Never"}},
+        "etcd": {
+            "enabled": True,
+            "image": {"repository": "docker.io/library/etcd", "tag": "test", "pullPolicy": "Never"},
+            "nodeSelector": {"kubernetes.io/hostname": "a"},
+            "tolerations": [{"key": "b", "operator": "Exists"}],
+        },
     },
     "bare": {"crds": {"install": False}, "rbac": {"create": False}, "serviceAccount": {"create": False, "name": "mine"}},
 }
