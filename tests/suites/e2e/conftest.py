@@ -1,7 +1,7 @@
 """Fixtures: one cluster for all scenarios, a namespace for each, and a table at the end.
 
-    MOONKEEPER_E2E_KUBECONFIG   a cluster of your own (else kind, else tests/suites/cluster)
-    MOONKEEPER_E2E_CLUSTER      kind or local: no choice between them
+Which cluster is in `cluster_choice.py`; besides, by the environment:
+
     MOONKEEPER_E2E_ARTIFACTS    where timelines and logs go (else a temporary folder)
     MOONKEEPER_E2E_KEEP         1: leave the cluster running, and use the one that runs
 """
@@ -15,7 +15,7 @@ import signal
 
 import pytest
 
-import clusters
+import cluster_choice
 import images
 from installed_operator import Operator, install_plugin
 from masterclusters import Resource, etcd_of, mastercluster
@@ -27,11 +27,34 @@ KEEP = os.environ.get("MOONKEEPER_E2E_KEEP") == "1"
 # Bounds a hang; the first test waits for the cluster, and a busy machine takes its time.
 TEST_SECONDS = 600
 _rows = []
+# The cluster that was used, once it is there.
+_used = []
 
 
-def pytest_collection_modifyitems(items):
+def pytest_report_header():
+    try:
+        _, why = cluster_choice.choose()
+    except cluster_choice.NoCluster as error:
+        why = str(error)
+    return f"cluster: {why}"
+
+
+def pytest_collection_modifyitems(config, items):
     for each in items:
         each.add_marker(pytest.mark.timeout(TEST_SECONDS))
+    # Left out and not skipped: elsewhere there is nothing that they could test.
+    unenforced = [each for each in items if each.get_closest_marker("policies") and not _enforces_policies()]
+    if unenforced:
+        config.hook.pytest_deselected(items=unenforced)
+        items[:] = [each for each in items if each not in unenforced]
+
+
+def _enforces_policies():
+    try:
+        kind, _ = cluster_choice.choose()
+    except cluster_choice.NoCluster:
+        return False
+    return kind.enforces_policies
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +79,8 @@ def cluster(artifacts):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         pytest.exit(f"another run uses the cluster in {folder}; set CLUSTER_DIR and MOONKEEPER_E2E_NAME for a second one")
-    chosen = clusters.choose(folder, os.environ.get("MOONKEEPER_E2E_NAME", "mke2e"))
+    kind, why = cluster_choice.choose()
+    chosen = kind(folder, os.environ.get("MOONKEEPER_E2E_NAME", "mke2e"))
     try:
         if not (KEEP and chosen.is_up()):
             chosen.up()
@@ -64,6 +88,7 @@ def cluster(artifacts):
             chosen.load(each)
             each.unlink()
         chosen.path.append(install_plugin(chosen.folder / "plugins"))
+        _used.append(f"cluster: {why}; Kubernetes {chosen.version()}, {len(chosen.node_names())} nodes")
         yield chosen
     finally:
         try:
@@ -136,4 +161,6 @@ def pytest_runtest_makereport(item, call):
 def pytest_terminal_summary(terminalreporter):
     if _rows:
         terminalreporter.section("scenarios")
+        for each in _used:
+            terminalreporter.write_line(each)
         terminalreporter.write_line(table(_rows))

@@ -10,7 +10,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "cluster"), str(HERE.parent / "common")]
-import clusters  # noqa: E402
+import cluster_choice  # noqa: E402
 import images  # noqa: E402
 from installed_operator import NAMESPACE, TREE, Operator, install_plugin  # noqa: E402
 
@@ -83,11 +83,13 @@ def say(text):
 
 def main():
     home = pathlib.Path(os.environ["MOONKEEPER_PLAYGROUND"])
-    cluster = clusters.choose(home, name="mkplay")
+    kind, why = cluster_choice.choose()
+    cluster = kind(home, name="mkplay")
     match sys.argv[1:]:
         case ["up"] if cluster.is_up():
             sys.exit("there is a playground already; `make playground-down` ends it")
         case ["up"]:
+            say(f"cluster: {why}")
             try:
                 start(cluster)
             except BaseException:
