@@ -59,6 +59,25 @@ def service(name, selector, headless=False, **ports):
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
 
 
+def idle(image, name, labels):
+    """A pod that does nothing for anyone: a master without replication."""
+    container = {
+        "name": "master",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": ["master"],
+        "securityContext": {"readOnlyRootFilesystem": True, "allowPrivilegeEscalation": False},
+    }
+    spec = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 1,
+        "securityContext": {"runAsNonRoot": True},
+        "containers": [container],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
 def masters_by_hand(image, cluster_id, count=3, name="masters"):
     """Masters that replicate through etcd, without an operator."""
     labels = {"app": name}
