@@ -203,6 +203,10 @@ fn announced_snapshots_are_copied_and_a_store_that_fails_is_tried_again_later_an
     (0..2).for_each(|_| world.add_master());
     world.run(seconds(4));
     let taker = standby(&world);
+    // The storage has nothing to start from yet.
+    let (id, _) = wanted(&mut world, taker);
+    world.input(taker, Input::SnapshotRestored { id, restored: None });
+    world.run(seconds(4));
     let kept = announced(&mut world, taker);
     let last = kept.header.at.last;
     let mut waits = Vec::new();

@@ -217,8 +217,8 @@ def test_shared_storage_serves_a_master_without_a_directory_of_its_own(start_wor
     other.start()
 
     def stuck():
-        reason = (other.status() or {}).get("why_not_ready") or ""
-        return reason if "the log begins" in reason else None
+        reason = other.ready() and (other.status().get("why_not_ready") or "")
+        return reason if reason and "the log begins" in reason else None
 
     named = wait_until(stuck, "the master to say what it misses", 60)
     assert f"the log begins at record {newest['sequence_id'] + 1}" in named and f"{one.name} holds one" in named, named
