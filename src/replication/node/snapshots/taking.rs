@@ -25,7 +25,7 @@ const DURABLE_WITHIN: Duration = Duration::from_secs(10);
 /// A snapshot that has just begun.
 enum Begun {
     Following(Box<Capture>),
-    Leading(BeginningCapture),
+    Leading(Box<BeginningCapture>),
 }
 
 /// Returns whether this primary serves, and no hand-over is under way.
@@ -190,7 +190,7 @@ impl Node {
         let attempt = Attempt { id: snapshots.last_id, last, led, began: now, progress: Arc::default() };
         tracing::debug!(sequence_id = last.0, "taking a snapshot");
         match begun {
-            Begun::Leading(capture) => snapshots.stage = Stage::Beginning(attempt, capture),
+            Begun::Leading(capture) => snapshots.stage = Stage::Beginning(attempt, *capture),
             Begun::Following(capture) => self.submit_snapshot(attempt, capture),
         }
         self.write_snapshot(now);
@@ -214,7 +214,7 @@ impl Node {
     /// Begins a snapshot after the last record of this primary, which need not be durable yet.
     fn begin_leading_snapshot(&self) -> Option<(SequenceId, Begun)> {
         let capture = snapshot::begin_leading(&self.incarnation).ok()?;
-        Some((capture.last(), Begun::Leading(capture)))
+        Some((capture.last(), Begun::Leading(Box::new(capture))))
     }
 
     fn submit_snapshot(&mut self, attempt: Attempt, capture: Box<Capture>) {
