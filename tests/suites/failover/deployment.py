@@ -30,6 +30,7 @@ class World(Scene):
         etcd_size=1,
         masters=3,
         clients=2,
+        client_bytes=256 * MIB,
         network=None,
         seed="1",
         kind=None,
@@ -59,7 +60,7 @@ class World(Scene):
             self.masters = Masters(self.etcd, folder, hosts, masters, kind, **flags)
             self.masters.wait_until_serving()
             for _ in range(clients):
-                self.start_client()
+                self.start_client(client_bytes)
             for _ in range(raw_clients):
                 self.raw_clients.append(RawClient(self, raw_client_bytes))
         except BaseException:

@@ -18,6 +18,7 @@ import log_faults
 from checker import summary
 from cluster import REFERENCE, kind_under_test
 from conftest import SEED
+from messages import MIB
 from test_faults import LONG
 
 # What the end of a lease has no part in: in deployments with a long one it is seen whether it has.
@@ -73,6 +74,8 @@ RAW_SCENES = [
     ),
 ]
 ROUNDS_OF_A_WORLD = 6
+# Of each client: all that is put in so many rounds on a quick machine. Where nothing may be missing, nothing may be evicted.
+CLIENT_BYTES = 1024 * MIB
 
 
 def worlds():
@@ -105,7 +108,7 @@ def test_random_faults(start_world, soak_rounds):
     for settings, plan, chance in worlds():
         if time.monotonic() > end or len(soak_rounds) >= wanted:
             break
-        world = start_world(**settings)
+        world = start_world(client_bytes=CLIENT_BYTES, **settings)
         for fault in plan:
             if time.monotonic() > end:
                 break
@@ -120,6 +123,8 @@ def test_random_faults(start_world, soak_rounds):
             soak_rounds.append(done)
             text += f": {done.acknowledged} acknowledged, {done.silence:.2f} s silent, "
             text += f"worst client {done.client_silence or 0:.2f} s, {done.failed_calls} calls failed"
+            if evicted := sum(each.metric("master_evicted_key_count") or 0 for each in world.masters.all):
+                text += f", {evicted:.0f} objects evicted: CLIENT_BYTES is too small"
             print(f"{text}, {summary(done.violations, 3)}", flush=True)
             if done.violations:
                 # What this world does from here on says nothing new.
