@@ -26,7 +26,7 @@ macro_rules! bugs {
             pub const ALL: &[Bug] = &[$(Bug::$name),*];
 
             /// Those that need one particular schedule, which the simulator's random ones hardly ever contain
-            /// (tests/engine/capture.rs).
+            /// (tests/engine/capture.rs, tests/replication/node/restoring.rs).
             pub const OF_ONE_SCHEDULE: &[Bug] = &[$(Bug::$of_one_schedule),*];
 
             /// Those that need several threads: the simulator has one.
@@ -132,8 +132,6 @@ bugs! { simulator: {
     FloorAtNewest => ["INV-6"],
     /// The floor goes past what a member still has to read.
     FloorIgnoresNeed => ["INV-6"],
-    /// A master goes on with a snapshot that ends before the log begins.
-    RestoreTooOld => ["INV-10", "no primary"],
     /// A primary announces its snapshot before the digest that confirms it is durable.
     AnnounceUndurable => ["snapshot"],
     /// The state of a snapshot is taken for what the log says before a digest has matched.
@@ -148,6 +146,8 @@ schedule: {
     SkipEndedWrite,
     /// A segment that is unmounted while a snapshot is taken is not taken for mounted.
     SnapshotSegmentAsNow,
+    /// A master goes on with a snapshot that ends before the log begins.
+    RestoreTooOld,
 }
 threads: {
     /// A reader is granted a lease on an object that is about to be removed.

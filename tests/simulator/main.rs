@@ -212,7 +212,7 @@ fn focus_of(bug: moonkeeper::planted::Bug) -> Option<Focus> {
         Bug::EarlyWitness | Bug::WitnessOfAnother => Some(Focus::Lease),
         Bug::IgnoreDoubt | Bug::SkipChain => Some(Focus::Log),
         Bug::TrustSnapshot | Bug::AnySnapshotLog | Bug::AnnounceUndurable => Some(Focus::Log),
-        Bug::FloorAtNewest | Bug::FloorIgnoresNeed | Bug::RestoreTooOld => Some(Focus::Log),
+        Bug::FloorAtNewest | Bug::FloorIgnoresNeed => Some(Focus::Log),
         Bug::IgnoreUnmount | Bug::RegexNoWait | Bug::ForgetStrays => Some(Focus::Memory),
         _ => None,
     }

@@ -66,6 +66,21 @@ fn a_state_in_doubt_is_built_from_a_snapshot_when_the_log_is_truncated() {
     assert_eq!((world.has(taker, &keys), world.has(taker, &["bit".to_owned()])), (keys.len(), 0));
 }
 
+/// A bug on purpose: the records between such a snapshot and the beginning of the log would be missing for ever.
+#[cfg(feature = "planted")]
+#[test]
+fn planted_a_snapshot_that_does_not_reach_the_log_would_be_used() {
+    use moonkeeper::planted::{Bug, plant};
+    for bug in [None, Some(Bug::RestoreTooOld)] {
+        let (mut world, _, taker, kept) = in_doubt();
+        let (_, wanted) = wanted(&mut world, taker);
+        plant(bug);
+        let used = wanted.accepts(SequenceId(kept.header.at.last.0 - 1));
+        plant(None);
+        assert_eq!(used, bug.is_some());
+    }
+}
+
 #[test]
 fn without_a_snapshot_the_master_is_stuck_and_says_what_is_missing() {
     let (mut world, _, taker, kept) = in_doubt();
