@@ -72,6 +72,8 @@ pub struct ChunkPermits<'p> {
     ahead: ChunksAhead,
     /// When the chunk under way was admitted.
     begun: Instant,
+    /// When it ended, if its caller did something else after it that makes no records.
+    ended: Option<Instant>,
 }
 
 impl<'p> ChunkPermits<'p> {
@@ -79,14 +81,15 @@ impl<'p> ChunkPermits<'p> {
     #[must_use]
     pub fn new(answer_gate: &'p AnswerGate, guard: Option<&'p TermGuard>) -> Self {
         let (ahead, begun) = (ChunksAhead::default(), Instant::now());
-        Self { answer_gate, guard, permit: None, refusal: None, ahead, begun }
+        Self { answer_gate, guard, permit: None, refusal: None, ahead, begun, ended: None }
     }
 
     /// Lets other work have the processor, with a log. Ends early if the work has to stop.
-    fn rest(&self) {
-        let ended = Instant::now();
+    fn rest(&mut self) {
+        let since = Instant::now();
+        let worked = self.worked(since);
         loop {
-            let left = self.rest_left(ended, Instant::now());
+            let left = self.rest_left(worked, since.elapsed());
             if left.is_zero() {
                 return;
             }
@@ -94,18 +97,24 @@ impl<'p> ChunkPermits<'p> {
         }
     }
 
-    /// Returns how much is left of the rest after a chunk that ended at `ended`.
-    fn rest_left(&self, ended: Instant, now: Instant) -> Duration {
+    /// Returns how long the chunk under way took, if the next one is asked for `now`.
+    fn worked(&mut self, now: Instant) -> Duration {
+        self.ended.take().unwrap_or(now).saturating_duration_since(self.begun)
+    }
+
+    /// Returns how much is left of the rest after a chunk that took `worked`, when it has `rested` for some time.
+    fn rest_left(&self, worked: Duration, rested: Duration) -> Duration {
         if self.answer_gate.0.is_none() || self.is_cancelled() {
             return Duration::ZERO;
         }
-        let rest = (ended.saturating_duration_since(self.begun) * REST).min(LONGEST_REST);
-        (ended + rest).saturating_duration_since(now)
+        (worked * REST).min(LONGEST_REST).saturating_sub(rested)
     }
 
-    /// Returns the permit of a chunk that has ended.
+    /// Returns the permit of a chunk that has ended. What its caller does until the next one counts as no work to rest
+    /// from.
     pub fn end_chunk(&mut self) {
         self.permit = None;
+        self.ended = Some(Instant::now());
     }
 
     /// Returns whether the work has to stop because its term has ended.
@@ -259,18 +268,31 @@ mod tests {
         let guard = answer_gate.guard().unwrap();
         let mut chunks = ChunkPermits::new(&answer_gate, guard.as_ref());
         assert!(chunks.next_chunk());
-        let (begun, chunk) = (chunks.begun, Duration::from_millis(8));
-        let ended = begun + chunk;
-        assert_eq!(chunks.rest_left(ended, ended), chunk * REST);
-        assert_eq!(chunks.rest_left(ended, ended + chunk), chunk);
-        assert_eq!(chunks.rest_left(ended, ended + chunk * (REST + 1)), Duration::ZERO);
-        let late = begun + LONGEST_REST * 5;
-        assert_eq!(chunks.rest_left(late, late), LONGEST_REST);
+        let (chunk, long) = (Duration::from_millis(8), LONGEST_REST * 5);
+        assert_eq!(chunks.rest_left(chunk, Duration::ZERO), chunk * REST);
+        assert_eq!(chunks.rest_left(chunk, chunk), chunk);
+        assert_eq!(chunks.rest_left(chunk, chunk * (REST + 1)), Duration::ZERO);
+        assert_eq!(chunks.rest_left(long, Duration::ZERO), LONGEST_REST);
         incarnation.guards.close();
-        assert_eq!(chunks.rest_left(late, late), Duration::ZERO);
+        assert_eq!(chunks.rest_left(long, Duration::ZERO), Duration::ZERO);
         // Without a log it wakes no other master and no etcd.
         let alone = AnswerGate(None);
-        assert_eq!(ChunkPermits::new(&alone, None).rest_left(late, late), Duration::ZERO);
+        assert_eq!(ChunkPermits::new(&alone, None).rest_left(long, Duration::ZERO), Duration::ZERO);
+    }
+
+    /// A search matches keys between two chunks, which keeps neither etcd nor standbys busy.
+    #[test]
+    fn long_work_rests_from_its_chunks_and_not_from_what_its_caller_did_between_them() {
+        let (answer_gate, incarnation) = answer_gate(64 << 20);
+        let guard = answer_gate.guard().unwrap();
+        let mut chunks = ChunkPermits::new(&answer_gate, guard.as_ref());
+        assert!(chunks.next_chunk());
+        chunks.end_chunk();
+        assert_eq!(incarnation.queue.bytes(), 0, "the permit is kept while keys are matched");
+        let (ended, matching) = (chunks.ended.unwrap(), Duration::from_secs(1));
+        let chunk = ended - chunks.begun;
+        assert_eq!(chunks.worked(ended + matching), chunk);
+        assert_eq!(chunks.worked(ended + matching), chunk + matching, "this one was not ended before");
     }
 
     #[test]

@@ -249,16 +249,14 @@ impl Engine {
         chunks: &mut dyn Chunks,
     ) -> (u64, SequenceId) {
         let mut total = (0, SequenceId(0));
-        for chunk in ids.chunks(CHUNK) {
+        for chunk in ids.chunks(SCATTERED) {
             if !chunks.next_chunk() {
                 break;
             }
-            for part in chunk.chunks(SCATTERED) {
-                let remove =
-                    |sequencer: &mut Sequencer<'_>| sequencer.remove_found(part, force, RemoveSource::Regex);
-                let (count, depends_on) = self.run_chunk(now, chunks, remove);
-                total = (total.0 + count, depends_on.max(total.1));
-            }
+            let remove =
+                |sequencer: &mut Sequencer<'_>| sequencer.remove_found(chunk, force, RemoveSource::Regex);
+            let (count, depends_on) = self.run_chunk(now, chunks, remove);
+            total = (total.0 + count, depends_on.max(total.1));
         }
         total
     }

@@ -5,6 +5,7 @@ use moonkeeper::engine::chunks::Chunks;
 use moonkeeper::engine::key::KeyHash;
 use moonkeeper::engine::ops::WriteConfig;
 use moonkeeper::engine::settings::EngineSettings;
+use moonkeeper::engine::state::Sequencer;
 use moonkeeper::engine::types::{LogTime, ObjectId, SequenceId};
 use moonkeeper::engine::walk::Cursor;
 
@@ -70,7 +71,7 @@ fn a_removal_by_id_gives_the_sequencer_back_after_few_objects() {
     assert_eq!(removed, (OBJECTS as u64, pair.primary.applied()));
     let most = pair.written(|log| log.most_removed);
     assert!(most <= 256, "the sequencer was held for {most} objects");
-    assert_eq!(chunks.asked, keys.len().div_ceil(1_024), "one permit for 1,024 objects");
+    assert_eq!(chunks.asked, keys.len().div_ceil(256), "one rest after each record");
     // Each record is told, so that the caller knows which of the log's records are those of the work.
     assert!(chunks.made.iter().copied().eq(before + 1..=pair.primary.applied().0), "{:?}", chunks.made);
     pair.assert_same("removed");
@@ -84,6 +85,9 @@ fn long_work_tells_its_own_records_alone() {
     put(&pair.primary, "of another client", 64, &plain(), 200);
     pair.primary.run_chunk(LogTime(200), &mut chunks, |_| ());
     assert!(chunks.made.is_empty(), "{:?}", chunks.made);
+    let unmount = |sequencer: &mut Sequencer<'_>| sequencer.unmount(uuid(1)).depends_on;
+    let unmounted = pair.primary.run_chunk(LogTime(200), &mut chunks, unmount);
+    assert_eq!(chunks.made, [unmounted.0]);
 }
 
 #[test]
