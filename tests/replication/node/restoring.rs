@@ -1,5 +1,7 @@
 //! What a master does whose log does not begin at its first record any more, and one that starts with shared storage.
 
+use std::time::Duration;
+
 use moonkeeper::cluster::snapshot::HeldSnapshot;
 use moonkeeper::engine::format::Format;
 use moonkeeper::engine::record::Record;
@@ -171,6 +173,43 @@ fn the_beginning_of_the_log_is_found_however_much_is_missing() {
     assert!(trouble.contains("the log begins at record 5") && trouble.contains("no --data_dir"), "{trouble}");
 }
 
+/// A primary matches its own digests, whatever its state is, so they confirm nothing that it has written (decision 009).
+#[test]
+fn a_snapshot_of_a_primary_is_used_in_doubt_only_if_another_primary_has_confirmed_it() {
+    for confirmed in [false, true] {
+        let mut world = World::with_snapshots(1, seconds(2));
+        world.run(seconds(3));
+        world.change("something");
+        world.run(seconds(4));
+        let last = announced(&mut world, 0).header.at.last;
+        world.add_master();
+        world.run(seconds(3));
+        world.switchover(0, Some("m1"));
+        for _ in 0..500 {
+            if world.serving() == [1] {
+                break;
+            }
+            world.run(Duration::from_millis(20));
+        }
+        assert_eq!(world.serving(), [1]);
+        if confirmed {
+            // The new primary writes a digest, which matches here.
+            world.run(seconds(3));
+        }
+        world.truncate(last);
+        world.processes[0].jobs.clear();
+        corrupt(&world, 0);
+        world.run(seconds(3));
+        let jobs = std::mem::take(&mut world.processes[0].jobs);
+        let wanted = jobs.into_iter().find_map(|job| match job {
+            SnapshotJob::Restore { wanted, .. } => Some(wanted),
+            _ => None,
+        });
+        let without = if confirmed { vec![] } else { vec![last] };
+        assert_eq!(wanted.map(|wanted| wanted.without), Some(without), "confirmed: {confirmed}");
+    }
+}
+
 #[test]
 fn a_master_without_a_snapshot_looks_in_the_shared_storage_first() {
     for found in [true, false] {
@@ -228,7 +267,7 @@ fn announced_snapshots_are_copied_and_a_store_that_fails_is_tried_again_later_an
     for nth in 0..4 {
         let since = world.now;
         while world.processes[taker].jobs.is_empty() {
-            world.run(std::time::Duration::from_millis(100));
+            world.run(Duration::from_millis(100));
         }
         waits.push((world.now - since) / 1_000_000);
         let job = next_job(&mut world, taker);
