@@ -4,6 +4,7 @@
 
 mod access;
 mod checks;
+mod compaction;
 mod differential;
 mod embedded;
 mod faults;

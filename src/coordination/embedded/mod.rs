@@ -5,8 +5,14 @@
 mod codec;
 mod frames;
 mod journal;
+mod limits;
+mod rewrite;
 mod server;
+mod steps;
 mod store;
+#[cfg(test)]
+mod tests;
+mod upkeep;
 
 pub use server::{ServeError, serve};
 pub use store::{OpenError, Store};

@@ -8,17 +8,17 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::coordination::embedded::journal::{Journal, JournalError};
+use crate::coordination::embedded::limits::Limits;
 use crate::coordination::model::Model;
 use crate::coordination::model::entries::{Entry, Rebuild};
 use crate::coordination::model::steps::{Outcome, Program, Refusal};
 use crate::coordination::types::LeaseId;
 
-/// Above this no puts are accepted until keys are deleted and compacted, as in etcd.
+/// Above this no puts are accepted until keys are deleted and compacted, as in etcd. In bytes as the file has them.
 pub(super) const QUOTA_BYTES: usize = 2 << 30;
 
-/// At least this many revisions are kept; at twice as many the older ones are compacted. A standby that reads pages of
-/// one revision or resumes a watch is never that far behind; one that is starts anew.
-const KEPT_REVISIONS: u64 = 50_000;
+/// The same for the number of versions of keys, each of which takes some hundred bytes of memory beside its key and value.
+const MAX_VERSIONS: usize = 8_000_000;
 
 /// Upper bound of leases at a time.
 const MAX_LEASES: usize = 100_000;
@@ -27,6 +27,17 @@ const MAX_LEASES: usize = 100_000;
 #[derive(Debug, thiserror::Error)]
 #[error("the embedded store cannot be opened: {0}")]
 pub struct OpenError(#[from] JournalError);
+
+/// What a store takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StoreSize {
+    /// All versions of all keys.
+    pub in_use_bytes: u64,
+    /// The file, or all versions of a store without one.
+    pub bytes: u64,
+    /// Whether no puts are accepted.
+    pub full: bool,
+}
 
 /// Why a request to the store failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,11 +56,11 @@ impl From<Refusal> for Rejection {
 /// The embedded store. Clones share one store.
 #[derive(Clone, Debug)]
 pub struct Store {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+pub(super) struct Shared {
     state: Mutex<State>,
     start: Instant,
     durable: bool,
@@ -59,11 +70,13 @@ struct Shared {
 
 #[derive(Debug)]
 pub(super) struct State {
-    model: Model,
-    journal: Option<Journal>,
+    pub(super) model: Model,
+    pub(super) journal: Option<Journal>,
+    pub(super) limits: Limits,
     /// Changes that are in memory and not yet in the file.
     unwritten: Vec<Entry>,
-    failed: bool,
+    /// Why no more requests are answered.
+    failed: Option<String>,
 }
 
 impl Store {
@@ -74,6 +87,11 @@ impl Store {
     ///
     /// If the folder cannot be used, another process uses it, or its file is damaged.
     pub fn open(folder: Option<&Path>) -> Result<Self, OpenError> {
+        Self::open_within(folder, Limits::default())
+    }
+
+    /// Opens a store that keeps as much as these limits allow.
+    pub(super) fn open_within(folder: Option<&Path>, limits: Limits) -> Result<Self, OpenError> {
         let mut rebuild = Rebuild::default();
         let journal = folder.map(|folder| {
             Journal::open(folder, |entry| {
@@ -88,7 +106,7 @@ impl Store {
         })?;
         let durable = journal.is_some();
         let revision = watch::Sender::new(model.revision());
-        let state = State { model, journal, unwritten: Vec::new(), failed: false };
+        let state = State { model, journal, limits, unwritten: Vec::new(), failed: None };
         let shared = Shared { state: Mutex::new(state), start: Instant::now(), durable, revision };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -100,8 +118,18 @@ impl Store {
 
     /// Reads from the model; fails once the disk has failed or the store is closed.
     pub(super) fn look<T>(&self, look: impl FnOnce(&Model) -> T) -> Result<T, Rejection> {
+        self.look_at(|state| look(&state.model))
+    }
+
+    /// Reads from the state; fails as [`Self::look`] does.
+    pub(super) fn look_at<T>(&self, look: impl FnOnce(&State) -> T) -> Result<T, Rejection> {
         let state = self.shared.state.lock();
-        if state.failed { Err(Rejection::Failed) } else { Ok(look(&state.model)) }
+        if state.failed.is_some() { Err(Rejection::Failed) } else { Ok(look(&state)) }
+    }
+
+    /// Returns the newest revision and what the store takes.
+    pub(super) fn size(&self) -> Result<(u64, StoreSize), Rejection> {
+        self.look_at(|state| (state.model.revision(), state.size()))
     }
 
     /// Changes the model; the change is on disk before this returns.
@@ -118,18 +146,15 @@ impl Store {
         done.await.unwrap_or(Err(Rejection::Failed))
     }
 
-    /// Ends the leases whose time is over.
-    pub(super) async fn expire(&self) -> Result<(), Rejection> {
-        let now = self.shared.start.elapsed();
-        let due = self.look(|model| model.next_expiry().is_some_and(|expires| expires <= now))?;
-        // Every change expires leases first, so an empty one is enough.
-        if due { self.change(|_, _| Ok(())).await } else { Ok(()) }
+    /// Returns why the store answers no more requests.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.shared.state.lock().failed.clone()
     }
 
     /// Releases the file. Every later request is rejected.
     pub(super) fn close(&self) {
         let mut state = self.shared.state.lock();
-        state.failed = true;
+        state.failed.get_or_insert_with(|| "it is closed".to_owned());
         state.journal = None;
     }
 
@@ -140,12 +165,12 @@ impl Store {
 }
 
 impl Shared {
-    fn change<T>(
+    pub(super) fn change<T>(
         &self,
         change: impl FnOnce(&mut State, Duration) -> Result<T, Refusal>,
     ) -> Result<T, Rejection> {
         let mut state = self.state.lock();
-        if state.failed {
+        if state.failed.is_some() {
             return Err(Rejection::Failed);
         }
         let now = self.start.elapsed();
@@ -156,7 +181,7 @@ impl Shared {
         state.compact_what_is_old();
         if let Err(error) = state.write() {
             tracing::error!(%error, "the embedded store cannot write its file and answers no more requests");
-            state.failed = true;
+            state.failed = Some(error.to_string());
             return Err(Rejection::Failed);
         }
         // Watches read only after this and, since the lock is held, find only what is on disk.
@@ -172,7 +197,7 @@ impl State {
     }
 
     pub(super) fn transact(&mut self, program: &Program) -> Result<(bool, Vec<Outcome>), Refusal> {
-        if program.puts() && self.model.history().bytes() > QUOTA_BYTES {
+        if program.puts() && self.is_full() {
             return Err(Refusal::NoSpace);
         }
         let before = self.model.revision();
@@ -212,30 +237,29 @@ impl State {
     }
 
     pub(super) fn compact(&mut self, revision: u64) -> Result<(), Refusal> {
-        self.model.compact(revision)?;
+        self.model.history_mut().give_up(revision)?;
         self.unwritten.push(Entry::Compacted { revision });
         Ok(())
     }
 
-    fn compact_what_is_old(&mut self) {
-        let revision = self.model.revision();
-        if revision > self.model.compacted() + 2 * KEPT_REVISIONS {
-            // This revision is neither in the future nor compacted already, so it is not refused.
-            _ = self.compact(revision - KEPT_REVISIONS);
-        }
+    fn is_full(&self) -> bool {
+        let size = self.model.history().size();
+        size.bytes > QUOTA_BYTES || size.versions > MAX_VERSIONS
     }
 
+    fn size(&self) -> StoreSize {
+        let in_use_bytes = self.model.history().size().bytes as u64;
+        let bytes = self.journal.as_ref().map_or(in_use_bytes, Journal::bytes);
+        StoreSize { in_use_bytes, bytes, full: self.is_full() }
+    }
+
+    /// Writes what changed to the file, and takes a step of discarding or rewriting.
     fn write(&mut self) -> std::io::Result<()> {
         let entries = std::mem::take(&mut self.unwritten);
-        let Some(journal) = &mut self.journal else { return Ok(()) };
-        if entries.is_empty() {
-            return Ok(());
-        }
-        journal.append(&entries)?;
-        // Only compaction makes a rewritten file smaller.
-        if entries.iter().any(|entry| matches!(entry, Entry::Compacted { .. })) && journal.is_large() {
-            journal.rewrite(self.model.entries())?;
-        }
-        Ok(())
+        let appended = match &mut self.journal {
+            Some(journal) if !entries.is_empty() => journal.append(&entries)?,
+            _ => 0,
+        };
+        self.keep_up(appended)
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::coordination::model::Model;
 use crate::coordination::model::history::{FIRST_REVISION, History, Logged};
-use crate::coordination::types::{KeyRange, KeyValue, LeaseId};
+use crate::coordination::types::{KeyValue, LeaseId};
 
 /// One step of rebuilding a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,30 +106,12 @@ impl Model {
         Entry::Revision { revision, changes: self.redos(revision) }
     }
 
-    fn redos(&self, revision: u64) -> Vec<Redo> {
+    pub(super) fn redos(&self, revision: u64) -> Vec<Redo> {
         let redo = |logged: &Logged| match logged.deleted {
             true => Redo::Delete(logged.entry.key.clone()),
             false => Redo::Put(logged.entry.clone()),
         };
         self.history.changes(revision).iter().map(redo).collect()
-    }
-
-    /// Returns the shortest list of entries from which this model can be rebuilt.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
-        let leases = self.leases.ids().filter_map(|lease| {
-            let ttl_seconds = self.leases.get(lease)?.ttl_seconds;
-            Some(Entry::Granted { lease, ttl_seconds })
-        });
-        let oldest = self.compacted();
-        let everything = KeyRange::between(Bytes::from_static(&[0]), Bytes::from_static(&[0]));
-        let kept: Vec<Entry> = match oldest {
-            0 => Vec::new(),
-            oldest => self.history.entries_at(&everything, oldest).cloned().map(Entry::Kept).collect(),
-        };
-        let base = (oldest > 0).then(|| Entry::Base { revision: oldest, changes: self.redos(oldest) });
-        let revisions =
-            (oldest.max(FIRST_REVISION) + 1..=self.revision()).map(|revision| self.revision_entry(revision));
-        leases.chain(kept).chain(base).chain(revisions)
     }
 }
 

@@ -6,6 +6,7 @@
 //! both. One thing is stricter: a transaction that writes a key and deletes an unbounded range that contains it is
 //! refused like any other that changes a key twice, where etcd accepts this one.
 
+pub(crate) mod checkpoint;
 mod convert;
 pub(crate) mod entries;
 pub(crate) mod history;
@@ -158,6 +159,11 @@ impl Model {
     /// Returns all versions of all keys.
     pub(crate) fn history(&self) -> &History {
         &self.history
+    }
+
+    /// Returns all versions of all keys, to compact them in pieces.
+    pub(crate) fn history_mut(&mut self) -> &mut History {
+        &mut self.history
     }
 
     /// Returns all leases.

@@ -309,7 +309,20 @@ proptest! {
         }
         let newest = model.revision();
         let oldest = 1 + ((newest - 1) as f64 * compact_at) as u64;
-        model.call(NEVER, &Request::Compact { revision: oldest }).unwrap();
+        prop_assert_eq!(model.history.recount(), (model.history.size(), model.history.superseded_bytes()));
+        // In pieces: what is given up is discarded later, while other changes come.
+        model.history.give_up(oldest).unwrap();
+        prop_assert_eq!(model.history.recount().1, model.history.superseded_bytes());
+        for _ in 0..=newest {
+            model.history.discard(1);
+        }
+        prop_assert!(!model.history.is_discarding());
+        prop_assert_eq!(model.history.recount(), (model.history.size(), model.history.superseded_bytes()));
+        let kept = model.history.size().bytes - model.history.superseded_bytes();
+        let present = state(&mut model, "", 0).iter().map(|(key, value)| key.len() + value.len() + 41).sum::<usize>();
+        // Besides what is present only the deletions of the compacted revision are left, which a watch may start with.
+        let deletions = model.history.changes(oldest).iter().filter(|logged| logged.deleted);
+        prop_assert_eq!(kept, present + deletions.map(|logged| logged.entry.key.len() + 5).sum::<usize>());
         for revision in oldest..=newest {
             let mut replayed: std::collections::BTreeMap<_, _> =
                 state(&mut model, "k/", revision).into_iter().collect();

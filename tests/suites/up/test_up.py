@@ -99,6 +99,44 @@ def test_with_a_folder_the_index_is_still_there_after_a_restart(start_up, start_
     wait_until(found, "the client to find it again", seconds=100)
 
 
+def test_the_size_of_the_store_is_shown(start_up, start_client, tmp_path):
+    up = start_up(f"--data-dir={tmp_path / 'data'}", "--masters=1")
+    client = start_client(up)
+    assert [client.ask("put", f"key-{number}") for number in range(20)] == ["0"] * 20
+    file = tmp_path / "data" / "coordination" / "store.log"
+    least = file.stat().st_size
+
+    def shown():
+        etcd = json.loads(up.command("status", "-o", "json"))["etcd"]
+        return etcd if etcd and (etcd["db_bytes"] or 0) >= least else None
+
+    etcd = wait_until(shown, "the status to have the size of the file", seconds=60)
+    assert least <= etcd["db_bytes"] <= file.stat().st_size and 0 < etcd["in_use_bytes"] <= etcd["db_bytes"]
+
+
+def test_the_index_survives_kills_while_the_store_rewrites_its_file(start_up, start_client, tmp_path):
+    data = f"--data-dir={tmp_path / 'data'}"
+    up = start_up(data, "--masters=2")
+    client = start_client(up)
+    endpoint = up.line("cluster ").rsplit(" ", 1)[1]
+    for kill in range(3):
+        rewriting = subprocess.Popen(
+            ["sh", "-c", "while timeout 10 \"$ETCDCTL_BIN\" defrag >/dev/null; do :; done"],
+            env={**os.environ, "ETCDCTL_ENDPOINTS": endpoint}, stderr=subprocess.DEVNULL)
+        try:
+            keys = [f"key-{kill}-{number}" for number in range(50)]
+            assert [client.ask("put", key) for key in keys] == ["0"] * len(keys)
+            pids = up.pids().values()
+            os.kill(up.process.pid, signal.SIGKILL)
+            wait_until(lambda: not any(alive(pid) for pid in pids), "the masters to end")
+        finally:
+            # Without a store the next call fails, and that ends it.
+            rewriting.wait(timeout=60)
+        up = start_up(data, "--masters=2", f"--etcd-port={endpoint.rsplit(':', 1)[1]}")
+        for key in keys:
+            wait_until(lambda: client.ask("get", key) == f"b'of {key}'", f"the client to find {key} again", seconds=100)
+
+
 def test_what_cannot_start_is_said(tmp_path):
     def run(*arguments):
         command = [os.environ["MOONKEEPER_BIN"], "up", "--rpc-port-base=0", "--http-port-base=0", *arguments]

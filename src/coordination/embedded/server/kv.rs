@@ -85,12 +85,16 @@ impl PbKvService for Kv {
         &self,
         request: Request<PbCompactionRequest>,
     ) -> Result<Response<PbCompactionResponse>, Status> {
-        let revision = unsigned(request.into_inner().revision);
+        let request = request.into_inner();
+        let compact_to = unsigned(request.revision);
         let compacted = self.store.change(move |state, _| {
-            state.compact(revision)?;
+            state.compact(compact_to)?;
             Ok(state.model().revision())
         });
         let revision = compacted.await.map_err(status)?;
+        if request.physical {
+            self.store.discarded(compact_to).await.map_err(status)?;
+        }
         Ok(Response::new(PbCompactionResponse { header: header(revision) }))
     }
 }

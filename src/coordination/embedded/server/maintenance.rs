@@ -1,4 +1,4 @@
-//! The status call of etcd's maintenance API; no other call of it makes sense for a single member.
+//! Of etcd's maintenance API the calls that make sense for a store with a single member: status and defragmentation.
 
 use etcd_client::proto::{
     PbAlarmRequest, PbAlarmResponse, PbDefragmentRequest, PbDefragmentResponse, PbDowngradeRequest,
@@ -9,7 +9,7 @@ use etcd_client::proto::{
 use tokio_stream::Empty;
 use tonic::{Request, Response, Status};
 
-use crate::coordination::embedded::server::convert::{MEMBER_ID, RAFT_TERM, header, status};
+use crate::coordination::embedded::server::convert::{MEMBER_ID, RAFT_TERM, header, signed, status};
 use crate::coordination::embedded::store::{QUOTA_BYTES, Store};
 
 /// The version of etcd whose answers the model gives.
@@ -32,23 +32,20 @@ fn unimplemented() -> Status {
 #[tonic::async_trait]
 impl PbMaintenanceService for Maintenance {
     async fn status(&self, _: Request<PbStatusRequest>) -> Result<Response<PbStatusResponse>, Status> {
-        let looked = self.store.look(|model| (model.revision(), model.history().bytes())).map_err(status)?;
-        let (revision, bytes) = looked;
+        let (revision, size) = self.store.size().map_err(status)?;
         // The alarm ends by itself, because the store accepts puts again when there is space.
         let alarm = format!("memberID:{MEMBER_ID} alarm:NOSPACE");
-        let errors = (bytes > QUOTA_BYTES).then_some(alarm).into_iter().collect();
-        // The database is in memory, so all of it is in use. The journal is not part of it, as etcd's is not.
-        let signed = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let errors = size.full.then_some(alarm).into_iter().collect();
         Ok(Response::new(PbStatusResponse {
             header: header(revision),
             version: VERSION.to_owned(),
-            db_size: signed(bytes),
+            db_size: signed(size.bytes),
             leader: MEMBER_ID,
             raft_index: revision,
             raft_term: RAFT_TERM,
             raft_applied_index: revision,
-            db_size_in_use: signed(bytes),
-            db_size_quota: signed(QUOTA_BYTES),
+            db_size_in_use: signed(size.in_use_bytes),
+            db_size_quota: signed(QUOTA_BYTES as u64),
             errors,
             ..PbStatusResponse::default()
         }))
@@ -62,7 +59,11 @@ impl PbMaintenanceService for Maintenance {
         &self,
         _: Request<PbDefragmentRequest>,
     ) -> Result<Response<PbDefragmentResponse>, Status> {
-        Err(unimplemented())
+        // Without a file there is nothing to do.
+        match self.store.rewrite().await.map_err(status)? {
+            None => Ok(Response::new(PbDefragmentResponse { header: None })),
+            Some(why) => Err(Status::internal(format!("the file cannot be rewritten: {why}"))),
+        }
     }
 
     async fn hash(&self, _: Request<PbHashRequest>) -> Result<Response<PbHashResponse>, Status> {

@@ -1,4 +1,5 @@
-//! The server for etcd's API in front of a store: keys, watches, leases and the status; every other call is answered
+//! The server for etcd's API in front of a store: keys, watches, leases, status and defragmentation; every other call is
+//! answered
 //! with "unimplemented". Clients are not authenticated, so it belongs on the loopback interface.
 
 mod connections;
@@ -39,8 +40,8 @@ pub enum ServeError {
     #[error("the server of the embedded store ended: {0}")]
     Transport(#[from] tonic::transport::Error),
     /// The disk failed, so the store was closed.
-    #[error("the embedded store cannot write its file")]
-    Failed,
+    #[error("the embedded store cannot write its file: {0}")]
+    Failed(String),
 }
 
 /// Serves a store until `stop` resolves, or until its file cannot be written any more. Then the store is closed:
@@ -70,20 +71,20 @@ pub async fn serve(
         .serve_with_incoming(connections::incoming(listener, stopped));
     let ended = tokio::select! {
         ended = server => ended.map_err(ServeError::from),
-        () = expire(&store) => Err(ServeError::Failed),
+        () = expire(&store) => Err(ServeError::Failed(store.failure().unwrap_or_default())),
         () = stop => Ok(()),
     };
     store.close();
     ended
 }
 
-/// Ends leases in time; returns when the store has failed.
+/// Ends leases in time and keeps the store small while no client changes it; returns when the store has failed.
 async fn expire(store: &Store) {
     let mut ticks = tokio::time::interval(EXPIRY_INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if store.expire().await.is_err() {
+        if store.tick().await.is_err() {
             return;
         }
     }

@@ -329,7 +329,7 @@ impl Watch {
         let mut bytes = 0;
         while self.next <= newest && bytes < MESSAGE_BYTES {
             for logged in history.changes(self.next).iter().filter(|logged| self.wants(logged)) {
-                let event = self.event(logged);
+                let event = self.event(logged, oldest);
                 bytes += size(&event);
                 events.push(event);
             }
@@ -342,11 +342,13 @@ impl Watch {
         (if logged.deleted { self.deletions } else { self.puts }) && self.range.contains(&logged.entry.key)
     }
 
-    fn event(&self, logged: &Logged) -> PbEvent {
+    fn event(&self, logged: &Logged, oldest: u64) -> PbEvent {
+        // The state before the oldest revision that can be read is not told, as in etcd.
+        let previous = self.previous && logged.entry.mod_revision > oldest;
         PbEvent {
             r#type: i32::from(logged.deleted),
             kv: Some(entry(logged.entry.clone())),
-            prev_kv: logged.previous.clone().filter(|_| self.previous).map(entry),
+            prev_kv: logged.previous.clone().filter(|_| previous).map(entry),
         }
     }
 }

@@ -1,11 +1,17 @@
 //! All versions of all keys: the present ones, those at every revision that is not compacted, and the changes of each
 //! revision.
 
+mod compaction;
+mod parts;
+mod size;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
 use bytes::Bytes;
 
+use crate::coordination::model::history::compaction::superseded;
+use crate::coordination::model::history::size::Size;
 use crate::coordination::model::steps::{Found, Read, Refusal, SortBy};
 use crate::coordination::types::{KeyRange, KeyValue, LeaseId};
 
@@ -41,11 +47,13 @@ pub(crate) struct History {
     first_logged: u64,
     /// The changes so far of the revision that is being made.
     pending: Vec<Logged>,
-    bytes: usize,
+    /// The compacted revision whose older versions are all discarded.
+    discarded: u64,
+    /// All of `versions`.
+    size: Size,
+    /// What the revisions after the compacted one made superfluous in the present.
+    superseded_bytes: usize,
 }
-
-/// Estimated bytes that a version of a key takes beyond its key and value.
-const VERSION_BYTES: usize = 256;
 
 impl History {
     pub(crate) fn new() -> Self {
@@ -57,13 +65,15 @@ impl History {
             log: VecDeque::new(),
             first_logged: FIRST_REVISION + 1,
             pending: Vec::new(),
-            bytes: 0,
+            discarded: 0,
+            size: Size::default(),
+            superseded_bytes: 0,
         }
     }
 
-    /// Returns an estimate of the memory that all versions take.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+    /// Returns the size of all versions, including those that are still to be discarded.
+    pub(crate) fn size(&self) -> Size {
+        self.size
     }
 
     /// Returns the newest revision, including that of the transaction in progress.
@@ -164,7 +174,8 @@ impl History {
             Some(entry) => _ = self.current.insert(key.clone(), entry.clone()),
             None => _ = self.current.remove(key),
         }
-        self.bytes += size(entry.as_ref());
+        self.size += Size::of(key, entry.as_ref());
+        self.superseded_bytes += superseded(&logged);
         let versions = self.versions.entry(key.clone()).or_default();
         versions.push(Version { revision: logged.entry.mod_revision, entry });
         self.pending.push(logged);
@@ -182,13 +193,18 @@ impl History {
     pub(crate) fn from_state(revision: u64, state: Vec<KeyValue>, last: Vec<Logged>) -> Self {
         let mut history = Self::new();
         for entry in state {
-            history.bytes += size(Some(&entry));
+            history.size += Size::of(&entry.key, Some(&entry));
             let version = Version { revision: entry.mod_revision, entry: Some(entry.clone()) };
             history.versions.insert(entry.key.clone(), vec![version]);
             history.current.insert(entry.key.clone(), entry);
         }
+        for Logged { entry, .. } in last.iter().filter(|logged| logged.deleted) {
+            history.size += Size::of(&entry.key, None);
+            history.versions.entry(entry.key.clone()).or_default().push(Version { revision, entry: None });
+        }
         history.revision = revision;
         history.compacted = revision;
+        history.discarded = revision;
         history.first_logged = revision;
         history.log.push_back(last);
         history
@@ -199,44 +215,6 @@ impl History {
         let index = revision.checked_sub(self.first_logged).and_then(|index| usize::try_from(index).ok());
         index.and_then(|index| self.log.get(index)).map_or(&[], Vec::as_slice)
     }
-
-    /// Discards the versions before a revision. The state at that revision stays.
-    pub(crate) fn compact(&mut self, revision: u64) -> Result<(), Refusal> {
-        if revision > self.revision {
-            return Err(Refusal::FutureRevision);
-        }
-        if revision <= self.compacted {
-            return Err(Refusal::Compacted);
-        }
-        // Only keys that were changed up to then have a version to discard.
-        for at in self.first_logged..=revision {
-            let keys: Vec<Bytes> = self.changes(at).iter().map(|logged| logged.entry.key.clone()).collect();
-            for key in keys {
-                self.drop_versions(&key, revision);
-            }
-        }
-        while self.first_logged < revision && self.log.pop_front().is_some() {
-            self.first_logged += 1;
-        }
-        self.compacted = revision;
-        Ok(())
-    }
-
-    fn drop_versions(&mut self, key: &Bytes, revision: u64) {
-        let Some(versions) = self.versions.get_mut(key) else { return };
-        let after = versions.partition_point(|version| version.revision <= revision);
-        // The last version up to then is the state at that revision, and is kept unless it is a deletion.
-        let deleted = versions[..after].last().is_some_and(|version| version.entry.is_none());
-        let dropped = versions.drain(..if deleted { after } else { after.saturating_sub(1) });
-        self.bytes -= dropped.map(|version| size(version.entry.as_ref())).sum::<usize>();
-        if versions.is_empty() {
-            self.versions.remove(key);
-        }
-    }
-}
-
-fn size(entry: Option<&KeyValue>) -> usize {
-    VERSION_BYTES + entry.map_or(0, |entry| entry.key.len() + entry.value.len())
 }
 
 /// Converts a range to bounds of a map; `None` if no key can be in it.
