@@ -29,6 +29,7 @@ Commands:
   status      who leads a cluster, who follows and how closely, what is wrong
   switchover  let another master lead
   snapshot    take, list and verify snapshots
+  verify      compare the states of all masters, and name the first object that differs
   oplog       look into the log of a cluster
   companion   turn clients away from the port of a master that died; masters start it themselves
   crd         print the definition of MasterCluster for Kubernetes
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Some("status") => cli::status::main(&args[1..]),
         Some("switchover") => cli::switchover::main(&args[1..]),
         Some("snapshot") => cli::snapshot::main(&args[1..]),
+        Some("verify") => cli::verify::main(&args[1..]),
         Some("oplog") => cli::oplog::main(&args[1..]),
         Some("help" | "--help" | "-h") => {
             cli::print(HELP);

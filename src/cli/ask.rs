@@ -10,16 +10,29 @@ use crate::net::http_client::{self, Trust};
 pub(super) use crate::net::http_client::{AskError, Question};
 
 /// Certificates for the admin API
+// Ids that differ from those of `EtcdOptions`: a command may have both.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct TlsFiles {
     /// PEM file with the authorities that the master's certificate is checked with; turns TLS on
-    #[arg(long = "admin_cacert", alias = "admin-cacert", value_name = "FILE")]
+    #[arg(id = "admin_ca", long = "admin_cacert", alias = "admin-cacert", value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
     /// PEM file with the certificate to show
-    #[arg(long = "admin_cert", alias = "admin-cert", value_name = "FILE", requires_all = ["ca", "key"])]
+    #[arg(
+        id = "admin_cert",
+        long = "admin_cert",
+        alias = "admin-cert",
+        value_name = "FILE",
+        requires_all = ["admin_ca", "admin_key"]
+    )]
     pub(crate) cert: Option<PathBuf>,
     /// PEM file with its private key
-    #[arg(long = "admin_key", alias = "admin-key", value_name = "FILE", requires = "cert")]
+    #[arg(
+        id = "admin_key",
+        long = "admin_key",
+        alias = "admin-key",
+        value_name = "FILE",
+        requires = "admin_cert"
+    )]
     pub(crate) key: Option<PathBuf>,
 }
 

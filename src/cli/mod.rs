@@ -16,6 +16,7 @@ pub mod snapshot;
 pub mod status;
 pub mod switchover;
 pub mod up;
+pub mod verify;
 
 use std::fmt::Display;
 use std::io::Write;

@@ -1,6 +1,7 @@
 //! What masters, operator and command line share about a cluster: its keys in etcd, the values that masters write
 //! there, and the types of the admin API. Nothing here does any input or output.
 
+pub mod digests;
 pub mod etcd_health;
 pub mod keys;
 pub mod log_end;

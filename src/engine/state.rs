@@ -17,6 +17,7 @@ use super::record::Record;
 use super::segment::Segment;
 use super::settings::EngineSettings;
 use super::shard::Shard;
+use super::snapshot::Plan;
 use super::term_state::TermState;
 use super::types::{LogTime, SegmentNumber, SequenceId};
 use crate::engine::key::SHARDS;
@@ -38,6 +39,8 @@ pub struct Engine {
     log: Option<Box<dyn Log>>,
     /// Whether a snapshot is being taken.
     pub(super) capturing: AtomicBool,
+    /// A capture that is to begin at a later record. Locked after the sequencer.
+    pub(super) plan: Mutex<Plan>,
     pub(super) published: Mutex<Published>,
     pub(super) recent_faults: Mutex<Vec<Fault>>,
     /// Settings; they never enter `apply`.
@@ -135,6 +138,7 @@ impl Engine {
             sealed: AtomicBool::new(false),
             log: None,
             capturing: AtomicBool::new(false),
+            plan: Mutex::default(),
             published: Mutex::default(),
             recent_faults: Mutex::default(),
             settings,

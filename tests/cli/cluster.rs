@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
+use moonkeeper::cluster::digests::{DigestRequest, DigestsProgress, DigestsRefused, StateDigests};
 use moonkeeper::cluster::promotion::{PromotionReason, PromotionReport};
 use moonkeeper::cluster::role::Role;
 use moonkeeper::cluster::snapshot::{HeldSnapshot, SnapshotRefused, SnapshotStatus};
@@ -18,12 +19,14 @@ use moonkeeper::net::listen::{self, Listen};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use crate::verify::Memory;
+
 const LIMITS: HttpLimits = HttpLimits { max_connections: 8, header_timeout: Duration::from_secs(20) };
 const TOKEN: &str = "a-token-of-some-length";
 
-/// A master whose status the test sets. It hands over if it is primary.
+/// A master whose status and memory the test sets. It hands over if it is primary.
 #[derive(Default)]
-struct Master(Mutex<Status>);
+struct Master(Mutex<Status>, Memory);
 
 impl Control for Master {
     fn status(&self) -> Status {
@@ -32,6 +35,18 @@ impl Control for Master {
 
     fn silent_for(&self) -> Duration {
         Duration::ZERO
+    }
+
+    fn log_time_ms(&self) -> u64 {
+        self.1.log_time_ms()
+    }
+
+    fn digests(&self, request: DigestRequest) -> Pending<Result<Arc<StateDigests>, DigestsRefused>> {
+        Box::pin(std::future::ready(self.1.digests(&request)))
+    }
+
+    fn digests_progress(&self) -> Option<DigestsProgress> {
+        None
     }
 
     fn snapshot(&self) -> Pending<Result<HeldSnapshot, SnapshotRefused>> {
@@ -81,7 +96,7 @@ struct Running {
 }
 
 /// Masters that know of each other, and the channel that ends them.
-struct Cluster {
+pub struct Cluster {
     masters: Vec<Running>,
     token_file: PathBuf,
     _stop: watch::Sender<bool>,
@@ -95,7 +110,7 @@ impl Drop for Cluster {
 
 impl Cluster {
     /// The first leads.
-    async fn start(name: &str, count: usize) -> Cluster {
+    pub async fn start(name: &str, count: usize) -> Cluster {
         let token_file = std::env::temp_dir().join(format!("moonkeeper-cli-{name}-{}", std::process::id()));
         std::fs::write(&token_file, TOKEN).unwrap();
         let (stop, stopped) = watch::channel(false);
@@ -149,12 +164,24 @@ impl Cluster {
         }
     }
 
-    fn change(&self, at: usize, change: impl FnOnce(&mut Status)) {
+    pub fn http(&self, at: usize) -> &str {
+        &self.masters[at].http
+    }
+
+    pub fn memory(&self, at: usize) -> &Memory {
+        &self.masters[at].master.1
+    }
+
+    pub fn token_file(&self) -> &str {
+        self.token_file.to_str().unwrap()
+    }
+
+    pub fn change(&self, at: usize, change: impl FnOnce(&mut Status)) {
         change(&mut self.masters[at].master.0.lock().unwrap());
     }
 }
 
-async fn moonkeeper(args: &[&str]) -> Output {
+pub async fn moonkeeper(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_moonkeeper"));
     // What the shell that runs the tests has set is no part of them.
     for (name, _) in std::env::vars_os() {
@@ -166,7 +193,7 @@ async fn moonkeeper(args: &[&str]) -> Output {
     tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 

@@ -4,3 +4,4 @@
 mod cluster;
 mod output;
 mod snapshots;
+mod verify;

@@ -7,6 +7,7 @@ mod support;
 mod capture;
 mod concurrent;
 mod digest;
+mod digests;
 mod divergence;
 mod eviction;
 mod exempt;

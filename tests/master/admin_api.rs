@@ -7,11 +7,13 @@ use std::time::Duration;
 use crate::logged;
 use axum::Router;
 use axum::routing::post;
+use moonkeeper::cluster::digests::{DigestRequest, DigestsProgress, DigestsRefused, StateDigests};
 use moonkeeper::cluster::promotion::PromotionReport;
 use moonkeeper::cluster::role::Role;
 use moonkeeper::cluster::snapshot::{HeldSnapshot, SnapshotProgress, SnapshotRefused, SnapshotStatus};
 use moonkeeper::cluster::status::{Member, Status};
 use moonkeeper::cluster::switchover::SwitchoverDone;
+use moonkeeper::engine::types::LogTime;
 use moonkeeper::master::admin_api::{AdminApi, AdminError, Control, ControlError, Pending};
 use moonkeeper::master::settings::ha::{AdminSettings, AdminTls};
 use moonkeeper::net::http_server::HttpLimits;
@@ -103,6 +105,26 @@ impl Control for Master {
         *self.snapshots.lock().unwrap() += 1;
         let refusal = self.refusal.lock().unwrap().take();
         Box::pin(std::future::ready(refusal.map_or(Ok(held(123)), Err)))
+    }
+
+    fn log_time_ms(&self) -> u64 {
+        5_000
+    }
+
+    fn digests(&self, request: DigestRequest) -> Pending<Result<Arc<StateDigests>, DigestsRefused>> {
+        let digests = StateDigests { sequence_id: request.from_ms + 1, ..StateDigests::default() };
+        Box::pin(std::future::ready(match (request.from_ms, request.range) {
+            (_, Some(range)) if range.parse().is_none() => Err(DigestsRefused::NoSuchRange),
+            (from, _) if from < 5_000 => {
+                Err(DigestsRefused::TooLate { now: LogTime(5_000), from: LogTime(from) })
+            }
+            _ => Ok(Arc::new(digests)),
+        }))
+    }
+
+    fn digests_progress(&self) -> Option<DigestsProgress> {
+        let progress = DigestsProgress { from_ms: 6_000, begun: true, objects: 3, of: 4 };
+        self.ready.then_some(progress)
     }
 
     fn switchover(&self, to: Option<String>) -> Pending<Result<SwitchoverDone, ControlError>> {
@@ -213,6 +235,7 @@ async fn anybody_may_read() {
     assert_eq!((code, &promotion["promotion"]["term"]), (200, &json!(12)));
     let (code, digest) = server.call("GET /api/v1/digest", None, "").await;
     assert_eq!((code, &digest["digest"], &digest["applied"]), (200, &json!("00ff"), &json!(99)));
+    assert_eq!((&digest["log_time_ms"], &digest["computing"]["objects"]), (&json!(5_000), &json!(3)));
     let (code, answer) = server.call("GET /api/v1/snapshots", None, "").await;
     assert_eq!((code, &answer["snapshots"]["held"][0]["sequence_id"]), (200, &json!(50)));
     assert_eq!(answer["snapshots"]["running"]["stage"], json!("writing"));
@@ -235,9 +258,10 @@ async fn nobody_may_change_anything_without_the_token() {
     let folder = Folder::new("token");
     let server = start(settings(Some(folder.file("token", &format!("{TOKEN}\n"))), None), true).await;
     let wrong = [None, Some(""), Some("x"), Some("a-token-of-twenty-two+"), Some("a-token-of-twenty-two-x")];
-    for route in ["POST /api/v1/switchover", "POST /api/v1/remove_all", "POST /api/v1/snapshots"] {
+    let routes = ["switchover", "remove_all", "snapshots", "digest"];
+    for route in routes.map(|route| format!("POST /api/v1/{route}")) {
         for token in wrong {
-            let (code, error) = server.call(route, token, "").await;
+            let (code, error) = server.call(&route, token, "").await;
             assert_eq!((code, &error["code"]), (401, &json!("unauthorized")), "{route} {token:?}");
         }
     }
@@ -283,6 +307,33 @@ async fn what_cannot_be_done_is_said() {
         let (status, error) = server.call("POST /api/v1/switchover", Some(TOKEN), body).await;
         assert_eq!((status, &error["code"]), (expected, &json!(code)), "{body}");
         assert!(error["message"].as_str().is_some_and(|text| text.len() > 5), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn digests_are_computed_or_refused_with_the_reason() {
+    let folder = Folder::new("digests");
+    let server = start(settings(Some(folder.file("token", TOKEN)), None), true).await;
+    let route = "POST /api/v1/digest";
+    let (code, answer) = server.call(route, Some(TOKEN), r#"{"from_ms": 6000}"#).await;
+    assert_eq!((code, &answer["member"], &answer["progress"]), (200, &json!("m-0"), &Value::Null));
+    assert_eq!(answer["digests"]["sequence_id"], json!(6_001));
+    let lines = audit_lines();
+    assert!(lines.len() == 1 && lines[0].contains("at record 6001"), "{lines:?}");
+    let range = |kind: &str, bits: u8| {
+        json!({"from_ms": 6000, "range": {"kind": kind, "prefix": "0", "bits": bits}}).to_string()
+    };
+    assert_eq!(server.call(route, Some(TOKEN), &range("object", 8)).await.0, 200);
+    for (body, expected, code) in [
+        (r#"{"from_ms": 4999}"#, 409, "too_late"),
+        (range("object", 7).as_str(), 400, "bad_request"),
+        (range("thing", 8).as_str(), 400, "bad_request"),
+        ("", 400, "bad_request"),
+        (r#"{"from_ms": -1}"#, 400, "bad_request"),
+        (r#"{"from_ms": 6000, "more": 1}"#, 400, "bad_request"),
+    ] {
+        let (status, error) = server.call(route, Some(TOKEN), body).await;
+        assert_eq!((status, &error["code"]), (expected, &json!(code)), "{body}");
     }
 }
 

@@ -91,6 +91,7 @@ impl Sequencer<'_> {
         } else {
             self.core.digest_matched = id;
         }
+        self.begin_planned();
     }
 }
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::capture::{BeginError, Capture, Entry, MAX_WAITING, Stage};
+use super::capture::{Capture, MAX_WAITING};
 use super::chunks::Chunks;
-use super::encode::{self, Base, Encoder, Mount};
+use super::encode::{self, Base, Mount};
 use super::hook::{Changed, CoreHook, ShardHook};
+use super::plan::{BeginError, Beginning, Entry, Part};
 use super::whole::Whole;
 use crate::engine::client::Writers;
 use crate::engine::core::{Core, Mounted};
@@ -37,46 +38,51 @@ impl Capture {
     }
 }
 
-/// Begins a capture, unless `accept` refuses the last record.
+/// Begins a capture of the whole state, unless `accept` refuses the last record.
 fn begin(
     engine: &Arc<Engine>,
     most_waiting: u64,
     accept: impl FnOnce(SequenceId) -> Result<(), BeginError>,
 ) -> Result<Capture, BeginError> {
-    if engine.capturing.swap(true, Ordering::Relaxed) {
-        return Err(BeginError::UnderWay);
-    }
     let mut sequencer = engine.sequencer(LogTime(0));
-    let at = sequencer.core.last;
-    if let Err(refused) = accept(at) {
-        engine.capturing.store(false, Ordering::Relaxed);
-        return Err(refused);
-    }
-    let head = sequencer.encode_head();
-    let base = Arc::new(sequencer.base());
-    let changed = Arc::new(Changed::new(Arc::clone(&base), most_waiting));
-    for shard in &engine.shards {
-        let mut objects = shard.write();
-        let slots = objects.slab().end();
-        objects.hook = Some(Box::new(ShardHook::new(ObjectId(at.0), slots, Arc::clone(&changed))));
-    }
-    sequencer.core.hook = Some(Box::new(CoreHook::new(at, Arc::clone(&changed))));
-    Ok(Capture {
-        engine: Arc::clone(engine),
-        at,
-        digest: sequencer.core.digest(),
-        objects: engine.len(),
-        head,
-        metadata: sequencer.metadata().into_iter(),
-        changed,
-        encoder: Encoder::new(base),
-        unchanged: 0,
-        stage: Stage::Head,
-        hooked: true,
-    })
+    let beginning = sequencer.begin_capture(Part::Whole, most_waiting, accept)?;
+    drop(sequencer);
+    Ok(Capture::new(Arc::clone(engine), beginning))
 }
 
 impl Sequencer<'_> {
+    /// Begins a capture of a part of the state, unless `accept` refuses the last record. The sequencer must keep no
+    /// shard locked.
+    pub(super) fn begin_capture(
+        &mut self,
+        part: Part,
+        most_waiting: u64,
+        accept: impl FnOnce(SequenceId) -> Result<(), BeginError>,
+    ) -> Result<Beginning, BeginError> {
+        let engine = self.engine;
+        if engine.capturing.swap(true, Ordering::Relaxed) {
+            return Err(BeginError::UnderWay);
+        }
+        let at = self.core.last;
+        if let Err(refused) = accept(at) {
+            engine.capturing.store(false, Ordering::Relaxed);
+            return Err(refused);
+        }
+        let head = self.encode_head();
+        let base = Arc::new(self.base());
+        let changed = Arc::new(Changed::new(Arc::clone(&base), most_waiting));
+        let (shards, mut objects) = (part.shards(), 0);
+        for shard in &engine.shards[shards.clone()] {
+            let mut guard = shard.write();
+            let slots = guard.slab().end();
+            objects += guard.slab().len() as u64;
+            guard.hook = Some(Box::new(ShardHook::new(ObjectId(at.0), slots, Arc::clone(&changed))));
+        }
+        self.core.hook = Some(Box::new(CoreHook::new(at, Arc::clone(&changed))));
+        let (digest, metadata) = (self.core.digest(), self.metadata());
+        Ok(Beginning { at, digest, objects, shards, head, metadata, changed, base })
+    }
+
     fn base(&self) -> Base {
         let core = &*self.core;
         Base {

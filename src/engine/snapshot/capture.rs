@@ -1,33 +1,19 @@
 //! A capture: the state at one moment, as items, while later records are applied.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::chunks::Chunks;
 use super::encode::{self, Encoder};
 use super::hook::Changed;
+use super::plan::{Beginning, Entry};
 use super::{CHUNK, SLICE};
 use crate::engine::state::Engine;
 use crate::engine::types::{Digest, LogTime, SequenceId};
 
 /// Most bytes that may wait of what changed before the scan came to it: some three million objects.
 pub const MAX_WAITING: u64 = 256 << 20;
-
-/// Why a capture cannot begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BeginError {
-    /// There is one capture at a time.
-    #[error("another snapshot is being taken")]
-    UnderWay,
-    /// The state is not the one that was named.
-    #[error("the state is at record {found}, not at {said}", found = .found.0, said = .said.0)]
-    Elsewhere {
-        /// The last record that was applied.
-        found: SequenceId,
-        /// The record that was named.
-        said: SequenceId,
-    },
-}
 
 /// Why a capture did not reach its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,9 +29,6 @@ pub enum CaptureError {
     #[error("{found} objects were found of {said}")]
     Miscounted { found: u64, said: u64 },
 }
-
-/// An entry of the metadata server: its key, its value, and the record that stored it.
-pub(super) type Entry = (Box<[u8]>, Arc<[u8]>, SequenceId);
 
 /// What is scanned next. Everything before it is done.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +54,8 @@ pub struct Capture {
     pub(super) at: SequenceId,
     pub(super) digest: Digest,
     pub(super) objects: u64,
+    /// The shards whose objects are captured.
+    pub(super) shards: Range<usize>,
     /// What was encoded when the capture began.
     pub(super) head: Chunks,
     pub(super) metadata: std::vec::IntoIter<Entry>,
@@ -85,6 +70,25 @@ pub struct Capture {
 }
 
 impl Capture {
+    /// Creates the capture of an engine's state that has begun.
+    pub(super) fn new(engine: Arc<Engine>, beginning: Beginning) -> Self {
+        let Beginning { at, digest, objects, shards, head, metadata, changed, base } = beginning;
+        Self {
+            engine,
+            at,
+            digest,
+            objects,
+            shards,
+            head,
+            metadata: metadata.into_iter(),
+            changed,
+            encoder: Encoder::new(base),
+            unchanged: 0,
+            stage: Stage::Head,
+            hooked: true,
+        }
+    }
+
     /// Returns the record after which the state is captured.
     #[must_use]
     pub fn at(&self) -> SequenceId {
@@ -97,7 +101,7 @@ impl Capture {
         self.digest
     }
 
-    /// Returns how many objects the state has.
+    /// Returns how many objects the captured part of the state has.
     #[must_use]
     pub fn objects(&self) -> u64 {
         self.objects
@@ -128,7 +132,8 @@ impl Capture {
                     append(out, chunk);
                     Stage::Head
                 }
-                None => Stage::Shard(0),
+                None if self.shards.is_empty() => Stage::Writes,
+                None => Stage::Shard(self.shards.start),
             },
             Stage::Done => return Ok(false),
             stage => {

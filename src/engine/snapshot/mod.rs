@@ -18,15 +18,26 @@ mod capture;
 mod check;
 mod chunks;
 mod decode;
+mod describe;
 mod encode;
 mod hook;
+mod plan;
+mod planned;
+mod ranges;
 mod restore;
 mod scan;
 mod whole;
 
-pub use capture::{BeginError, Capture, CaptureError, MAX_WAITING};
+pub use capture::{Capture, CaptureError, MAX_WAITING};
 pub use check::Check;
+pub use describe::Description;
 pub(super) use hook::{CoreHook, ShardHook};
+pub(super) use plan::Plan;
+pub use plan::{BeginError, Part};
+pub use planned::{PlanError, PlannedCapture};
+pub use ranges::{
+    BITS, ItemKind, ItemSum, KeyRange, KindSum, ListedItem, MAX_BITS, MAX_ITEMS, RangeDigests, RangeReader,
+};
 pub use restore::Restore;
 
 use super::types::SegmentNumber;

@@ -7,7 +7,6 @@ use parking_lot::{MutexGuard, RwLockReadGuard};
 use super::capture::{Capture, Stage};
 use super::encode;
 use crate::engine::core::Core;
-use crate::engine::key::SHARDS;
 use crate::engine::types::{LogTime, ObjectId};
 
 impl Capture {
@@ -28,7 +27,7 @@ impl Capture {
         RwLockReadGuard::unlock_fair(objects);
         match next {
             Some(_) => Stage::Shard(shard),
-            None if shard + 1 < SHARDS => Stage::Shard(shard + 1),
+            None if shard + 1 < self.shards.end => Stage::Shard(shard + 1),
             None => Stage::Writes,
         }
     }

@@ -2,10 +2,12 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
 
+use crate::cluster::digests::{DigestRequest, DigestsProgress, DigestsRefused, StateDigests};
 use crate::cluster::snapshot::{HeldSnapshot, SnapshotRefused};
 use crate::cluster::status::Status;
 use crate::cluster::switchover::SwitchoverDone;
@@ -24,6 +26,16 @@ pub trait Control: Send + Sync + 'static {
     /// Hands over to the member with this name, or to the standby that is best placed. A hand-over that has begun goes
     /// on when the caller has gone.
     fn switchover(&self, to: Option<String>) -> Pending<Result<SwitchoverDone, ControlError>>;
+
+    /// Returns the timestamp of the last record that was applied. Must not wait for anything.
+    fn log_time_ms(&self) -> u64;
+
+    /// Computes digests of the state at a later record. An equal request joins the one under way, which goes on when the
+    /// caller has gone.
+    fn digests(&self, request: DigestRequest) -> Pending<Result<Arc<StateDigests>, DigestsRefused>>;
+
+    /// Returns how far the digests are that are being computed. Must not wait for anything.
+    fn digests_progress(&self) -> Option<DigestsProgress>;
 
     /// Takes a snapshot, and returns it when it is announced. A snapshot that has begun goes on when the caller has
     /// gone.

@@ -8,6 +8,7 @@
 mod access;
 mod audit;
 mod control;
+mod digests;
 mod failure;
 mod routes;
 mod snapshots;
@@ -23,6 +24,7 @@ use tokio::sync::watch;
 
 pub use access::{Access, TokenError, read_token};
 pub use control::{Control, ControlError, Pending};
+pub use digests::DigestAnswer;
 pub use routes::{readable, router};
 pub use snapshots::{SnapshotAnswer, SnapshotsAnswer};
 

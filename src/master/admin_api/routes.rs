@@ -16,14 +16,14 @@ use super::access::{self, Access};
 use super::audit::Detail;
 use super::control::Control;
 use super::failure::error;
-use super::snapshots;
+use super::{digests, snapshots};
 use crate::cluster::promotion::PromotionReport;
-use crate::cluster::status::{Fault, Member};
+use crate::cluster::status::Member;
 use crate::cluster::switchover::SwitchoverRequest;
 use crate::master::http::answer;
 
 /// Most bytes in the body of a request.
-const MAX_BODY: usize = 4 << 10;
+pub(super) const MAX_BODY: usize = 4 << 10;
 
 /// Most characters of a member's name that the audit log repeats.
 const MAX_NAME: usize = 253;
@@ -39,6 +39,7 @@ pub fn router(control: Arc<dyn Control>, access: Access, changes: Router) -> Rou
     let guarded = Router::new()
         .route("/api/v1/switchover", post(switchover))
         .route("/api/v1/snapshots", post(snapshots::take))
+        .route("/api/v1/digest", post(digests::compute))
         .with_state(Arc::clone(&control))
         .merge(changes)
         .route_layer(middleware::from_fn_with_state(access, access::check));
@@ -51,7 +52,7 @@ pub fn readable(control: Arc<dyn Control>) -> Router {
         .route("/api/v1/status", get(status))
         .route("/api/v1/members", get(members))
         .route("/api/v1/promotion", get(promotion))
-        .route("/api/v1/digest", get(digest))
+        .route("/api/v1/digest", get(digests::read))
         .route("/api/v1/snapshots", get(snapshots::list))
         .route("/ready", get(ready))
         .route("/live", get(live))
@@ -82,27 +83,6 @@ struct Promotion {
 
 async fn promotion(State(control): Shared) -> Response {
     answer::json(StatusCode::OK, &Promotion { promotion: control.status().promotion })
-}
-
-#[derive(Serialize)]
-struct DigestAnswer {
-    name: String,
-    term: u64,
-    applied: u64,
-    digest: String,
-    faults: Vec<Fault>,
-}
-
-async fn digest(State(control): Shared) -> Response {
-    let status = control.status();
-    let answer = DigestAnswer {
-        name: status.name,
-        term: status.term,
-        applied: status.applied,
-        digest: status.digest,
-        faults: status.faults,
-    };
-    answer::json(StatusCode::OK, &answer)
 }
 
 /// Answers whether this master serves or could take over at once.

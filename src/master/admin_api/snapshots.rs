@@ -87,6 +87,7 @@ fn status_of(why: &SnapshotRefused) -> StatusCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::digests::{DigestRequest, DigestsProgress, DigestsRefused, StateDigests};
     use crate::cluster::status::Status;
     use crate::cluster::switchover::SwitchoverDone;
     use crate::master::admin_api::{ControlError, Pending};
@@ -108,6 +109,18 @@ mod tests {
 
         fn snapshot(&self) -> Pending<Result<HeldSnapshot, SnapshotRefused>> {
             Box::pin(std::future::pending())
+        }
+
+        fn log_time_ms(&self) -> u64 {
+            0
+        }
+
+        fn digests(&self, _: DigestRequest) -> Pending<Result<Arc<StateDigests>, DigestsRefused>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn digests_progress(&self) -> Option<DigestsProgress> {
+            None
         }
 
         fn switchover(&self, _: Option<String>) -> Pending<Result<SwitchoverDone, ControlError>> {

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{oneshot, watch};
 
+use super::digests::DigestWorker;
 use super::host::{SnapshotsWaiting, Waiting};
 use super::published_status::PublishedStatus;
+use crate::cluster::digests::{DigestRequest, DigestsProgress, DigestsRefused, StateDigests};
 use crate::cluster::member::MemberValue;
 use crate::cluster::promotion::PromotionReport;
 use crate::cluster::role::Role;
@@ -41,6 +43,7 @@ pub(super) struct NodeControl {
     waiting: Waiting,
     snapshots_waiting: SnapshotsWaiting,
     next: AtomicU64,
+    digests: DigestWorker,
     peer_faults: PeerFaults,
     etcd_health: EtcdHealthState,
 }
@@ -62,6 +65,7 @@ impl NodeControl {
             waiting: Waiting::default(),
             snapshots_waiting: SnapshotsWaiting::default(),
             next: AtomicU64::new(0),
+            digests: DigestWorker::default(),
             peer_faults,
             etcd_health,
         }
@@ -152,6 +156,18 @@ impl Control for NodeControl {
     fn silent_for(&self) -> Duration {
         let told = self.statuses.borrow().at;
         self.clock.now().since(told)
+    }
+
+    fn log_time_ms(&self) -> u64 {
+        self.statuses.borrow().incarnation.engine.log_time().0
+    }
+
+    fn digests(&self, request: DigestRequest) -> Pending<Result<Arc<StateDigests>, DigestsRefused>> {
+        self.digests.request(request, &self.statuses)
+    }
+
+    fn digests_progress(&self) -> Option<DigestsProgress> {
+        self.digests.progress()
     }
 
     fn snapshot(&self) -> Pending<Result<HeldSnapshot, SnapshotRefused>> {

@@ -2,6 +2,7 @@
 //! port, which is open while this master leads.
 
 mod control;
+mod digests;
 mod host;
 mod published_status;
 mod snapshots;

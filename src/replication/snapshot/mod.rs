@@ -5,6 +5,7 @@
 //! has the bytes. The functions here block: call them on a blocking thread.
 
 mod background;
+mod digests;
 mod files;
 mod format;
 mod progress;
@@ -12,6 +13,7 @@ mod shared;
 mod start;
 mod writing;
 
+pub use digests::{DigestsError, digests};
 pub use files::{
     Found, Written, announce, check, check_bytes, discard, forget, header, list, newest_good, prune, restore,
     tidy, write, write_pending,

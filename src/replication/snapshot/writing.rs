@@ -10,10 +10,10 @@ use super::{Capture, FormatError, Header, Progress, background};
 use crate::engine::snapshot::{self as state, CaptureError};
 
 /// Chunks that may wait to be written.
-const AHEAD: usize = 4;
+pub(super) const AHEAD: usize = 4;
 
 /// From the thread that scans to the one that writes.
-enum Message {
+pub(super) enum Message {
     /// The next chunk, and how many objects were encoded so far.
     Chunk(Vec<u8>, u64),
     /// That was all. Without it the snapshot is not ended.
@@ -41,7 +41,7 @@ pub fn write_to(
 }
 
 /// Passes all chunks on, and ends the capture.
-fn scan(
+pub(super) fn scan(
     mut state: state::Capture,
     chunks: &SyncSender<Message>,
     emptied: &Receiver<Vec<u8>>,

@@ -1,6 +1,7 @@
 //! How long other clients wait while much is done, in milliseconds. Nothing is asserted: run it by hand, with
 //! `--ignored --nocapture`, and OBJECTS for another number.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -8,8 +9,10 @@ use crate::support::{mount, plain, uuid};
 use moonkeeper::engine::Engine;
 use moonkeeper::engine::ops::{ReplicaTypes, WriteConfig};
 use moonkeeper::engine::settings::EngineSettings;
+use moonkeeper::engine::snapshot::{ItemKind, KeyRange, Part, PlannedCapture};
 use moonkeeper::engine::types::LogTime;
 use moonkeeper::engine::walk::Cursor;
+use moonkeeper::replication::snapshot::{self, Progress};
 
 fn key(number: u64) -> Vec<u8> {
     format!("moonkeeper/bench/{number:016x}").into_bytes()
@@ -93,4 +96,28 @@ fn waits() {
         }
     });
     during("remove all", &engine, || engine.remove_all(true, LogTime(20)));
+}
+
+/// What `moonkeeper verify` costs a primary: it begins with the sequencer held, and then reads all objects.
+#[test]
+#[ignore = "a measurement"]
+fn waits_while_digests_are_computed() {
+    let objects = std::env::var("OBJECTS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000_000);
+    let engine = Arc::new(store(objects));
+    println!("{objects} objects");
+    during("nothing", &engine, || std::thread::sleep(Duration::from_secs(2)));
+    let shard = KeyRange::new(ItemKind::Object, 7 << 56, 8);
+    for (nth, (what, range)) in [("of everything", None), ("of one shard", shard)].into_iter().enumerate() {
+        let from = LogTime(1_000 + nth as u64);
+        let part = range.map_or(Part::Whole, KeyRange::part);
+        let mut planned = PlannedCapture::new(&engine, from, part).unwrap();
+        let begun = Instant::now();
+        engine.sequencer(from).commit_digest();
+        println!("{:34} took {:>12.3?}", format!("beginning of digests {what}"), begun.elapsed());
+        let capture = planned.begun().unwrap().unwrap();
+        let found = during(&format!("digests {what}"), &engine, || {
+            snapshot::digests(capture, range, &Progress::default()).unwrap()
+        });
+        assert!(found.computed.is_none_or(|computed| computed == found.kept));
+    }
 }
