@@ -13,7 +13,7 @@ use moonkeeper::replication::recovery::{Commit, NewLog, Replay, chunks, create_e
 use moonkeeper::replication::snapshot::{Restored, Wanted};
 use moonkeeper::replication::time::Monotonic;
 
-use super::snapshots::{Kept, announced, next_job, origin};
+use super::snapshots::{Kept, announced, ask, next_job, origin};
 use super::world::{World, seconds};
 use super::{settled, standby};
 
@@ -211,8 +211,10 @@ fn a_recovery_that_ends_in_the_middle_has_changed_nothing() {
     assert_eq!((world.has(primary, &keys), world.has(primary, &later)), (20, 20));
     assert_eq!(log_of(world.status(primary).history), log_of(histories[0]));
     for index in 0..3 {
-        assert_eq!((world.status(index).rebuilds, world.status(index).trouble), (0, None), "m{index}");
+        assert_eq!(world.status(index).trouble, None, "m{index}");
     }
+    // But for the old primary, which was stopped in the middle of its term, none has dropped its state.
+    assert!((0..3).map(|index| world.status(index).rebuilds).sum::<u32>() <= 1);
     assert!(begin(&mut world).is_none(), "a master leads");
 }
 
@@ -235,9 +237,10 @@ fn put(world: &World, key: &str) -> Result<(), ErrorCode> {
     sequencer.put_start(Uuid { first: 1, second: 1 }, key.as_bytes(), 4096, &config).result.map(|_| ())
 }
 
+/// The client offers its memory, or offers it again.
 fn mount(world: &World) {
     let (incarnation, clock) = world.processes[world.primary()].open.clone().unwrap();
-    let mut sequencer = incarnation.engine.sequencer(clock.at(Monotonic(world.now)));
+    let client = Uuid { first: 1, second: 1 };
     let segment = SegmentSpec {
         id: Uuid { first: 5, second: 5 },
         name: b"segment",
@@ -247,7 +250,7 @@ fn mount(world: &World) {
         protocol: b"tcp",
         host_id: b"",
     };
-    assert!(sequencer.mount(&segment, Uuid { first: 1, second: 1 }).result.is_ok());
+    assert!(incarnation.engine.remount(&[segment], client, clock.at(Monotonic(world.now))).result.is_ok());
 }
 
 /// An empty log: its masters know nothing of the Starts that were told, so no bytes are given away for as long as writers
@@ -270,6 +273,7 @@ fn no_bytes_are_given_to_a_writer_until_writers_from_before_have_ended() {
     world.switchover(primary, None);
     world.run(seconds(3));
     assert_ne!(world.primary(), primary);
+    mount(&world);
     assert_eq!(put(&world, "early"), Err(ErrorCode::NO_AVAILABLE_HANDLE));
     world.run(seconds(HELD_MS / 1000));
     assert_eq!(put(&world, "later"), Ok(()));
@@ -302,6 +306,9 @@ fn restore(world: &mut World, index: usize, kept: &Kept) -> Wanted {
 fn a_log_in_another_etcd_continues_from_a_snapshot_of_the_old_one() {
     let (mut world, mut keys) = super::snapshots::settled(3);
     let taker = standby(&world);
+    // The first one is from before the changes.
+    announced(&mut world, taker);
+    ask(&mut world, taker);
     let kept = announced(&mut world, taker);
     keys.push("later".to_owned());
     world.change("later");
