@@ -74,8 +74,7 @@ pub fn fenced(keys: &Keys, term: Term, success: Vec<Op>) -> Txn {
     Txn { compare: vec![mine], success, failure: vec![get(keys.election())] }
 }
 
-/// Returns the operations that name the log which this recovery writes, instead of the one that an interrupted recovery
-/// has begun, and delete the first batches of that one up to a key.
+/// Returns the operation that deletes the batches before a key of the log that an interrupted recovery was writing.
 #[must_use]
 pub fn delete_leftovers(keys: &Keys, leftover: LogId, up_to: Bytes) -> Op {
     Op::Delete(KeyRange::between(keys.batches_of(leftover).start, up_to))
