@@ -31,6 +31,7 @@ Commands:
   snapshot    take, list and verify snapshots
   verify      compare the states of all masters, and name the first object that differs
   oplog       look into the log of a cluster
+  recover     begin a new log when no master can lead: from a snapshot, truncated, or empty
   companion   turn clients away from the port of a master that died; masters start it themselves
   crd         print the definition of MasterCluster for Kubernetes
   bench       put load on a master and measure what it costs
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         Some("snapshot") => cli::snapshot::main(&args[1..]),
         Some("verify") => cli::verify::main(&args[1..]),
         Some("oplog") => cli::oplog::main(&args[1..]),
+        Some("recover") => cli::recover::main(&args[1..]),
         Some("help" | "--help" | "-h") => {
             cli::print(HELP);
             ExitCode::SUCCESS

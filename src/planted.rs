@@ -26,7 +26,7 @@ macro_rules! bugs {
             pub const ALL: &[Bug] = &[$(Bug::$name),*];
 
             /// Those that need one particular schedule, which the simulator's random ones hardly ever contain
-            /// (tests/engine/capture.rs, tests/replication/node/restoring.rs).
+            /// (tests/engine/capture.rs, tests/replication/node/restoring.rs and recovering.rs).
             pub const OF_ONE_SCHEDULE: &[Bug] = &[$(Bug::$of_one_schedule),*];
 
             /// Those that need several threads: the simulator has one.
@@ -138,6 +138,9 @@ bugs! { simulator: {
     TrustSnapshot => ["doubt"],
     /// A master starts from a snapshot of another log than the one that it knows.
     AnySnapshotLog => ["snapshot"],
+    /// A master follows a log that is shorter than the one it knows, or another one, although no recovery has superseded
+    /// what it knows.
+    FollowUnasked => ["history", "INV-3"],
 }
 schedule: {
     /// An object that changes while a snapshot is taken is not kept as it was.
@@ -148,6 +151,8 @@ schedule: {
     SnapshotSegmentAsNow,
     /// A master goes on with a snapshot that ends before the log begins.
     RestoreTooOld,
+    /// A primary gives bytes away right after a recovery.
+    StartAfterRecovery,
 }
 threads: {
     /// A reader is granted a lease on an object that is about to be removed.

@@ -12,6 +12,7 @@ pub mod kubectl;
 pub mod master;
 pub mod operator;
 pub mod oplog;
+pub mod recover;
 pub mod snapshot;
 pub mod status;
 pub mod switchover;

@@ -103,6 +103,24 @@ impl Keys {
         self.of_log("latest")
     }
 
+    /// Returns the key with the log that a recovery has begun, and the logs that it supersedes.
+    #[must_use]
+    pub fn recovered(&self) -> Bytes {
+        self.of_log("recovered")
+    }
+
+    /// Returns the key with the id of the log that a recovery under way is writing.
+    #[must_use]
+    pub fn recovering(&self) -> Bytes {
+        self.of_log("recovering")
+    }
+
+    /// Returns the range of all batches of one log.
+    #[must_use]
+    pub fn batches_of(&self, log: LogId) -> KeyRange {
+        KeyRange::prefix(self.of_log(&format!("batches/{log}/")))
+    }
+
     /// Returns the key of the batch of a log whose first record has this id. The log is part of the key, so that no
     /// late write to one log, and no deletion of its batches, can touch another.
     #[must_use]
@@ -130,8 +148,7 @@ impl Keys {
         if next <= last {
             (KeyRange { start, end: Some(self.batch(log, next)) }, Some(next))
         } else {
-            let all = KeyRange::prefix(self.of_log(&format!("batches/{log}/")));
-            (KeyRange { start, end: all.end }, None)
+            (KeyRange { start, end: self.batches_of(log).end }, None)
         }
     }
 

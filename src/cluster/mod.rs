@@ -7,6 +7,7 @@ pub mod keys;
 pub mod log_end;
 pub mod member;
 pub mod promotion;
+pub mod recovered;
 pub mod role;
 pub mod snapshot;
 pub mod status;

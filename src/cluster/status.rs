@@ -46,6 +46,8 @@ pub struct Status {
     /// For how long it still neither evicts nor removes what a primary of an earlier term may have promised to readers
     /// (R6).
     pub hold_ms_left: u64,
+    /// For how long it still gives no bytes to writers, because the log was begun by a recovery (R4).
+    pub starts_held_ms_left: u64,
     /// How long it may still serve without an answer from etcd.
     pub lease_ms_left: u64,
     /// Bytes of records that wait to be written to etcd.

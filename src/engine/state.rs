@@ -36,6 +36,8 @@ pub struct Engine {
     pub(super) applied: AtomicU64,
     /// Written under the sequencer only; see [`Engine::seal`].
     sealed: AtomicBool,
+    /// Log time before which no bytes are given to a writer. Not state: a primary sets it when its term begins.
+    starts_held_until: AtomicU64,
     log: Option<Box<dyn Log>>,
     /// Whether a snapshot is being taken.
     pub(super) capturing: AtomicBool,
@@ -136,6 +138,7 @@ impl Engine {
             begun: AtomicU64::new(0),
             applied: AtomicU64::new(0),
             sealed: AtomicBool::new(false),
+            starts_held_until: AtomicU64::new(0),
             log: None,
             capturing: AtomicBool::new(false),
             plan: Mutex::default(),
@@ -184,6 +187,18 @@ impl Engine {
     /// Sets the format of the records that this engine makes from here on. That of a log is in its format key.
     pub fn set_format(&self, format: Format) {
         self.core.lock().format = format;
+    }
+
+    /// Refuses every start of a write, copy or move before this log time: after a recovery, clients may still be writing
+    /// to any bytes that no kept object has, and no record says which (R4).
+    pub fn hold_starts_until(&self, until: LogTime) {
+        self.starts_held_until.store(until.0, Ordering::Relaxed);
+    }
+
+    /// Returns the log time before which every start of a write, copy or move is refused; zero for none.
+    #[must_use]
+    pub fn starts_held_until(&self) -> LogTime {
+        LogTime(self.starts_held_until.load(Ordering::Relaxed))
     }
 
     /// Returns whether commits and live leases are refused. While the caller holds the sequencer, this does not change.
@@ -248,6 +263,12 @@ impl Sequencer<'_> {
     pub(super) fn let_waiting_caller_go_first(&mut self) {
         self.locked.unlock_all();
         MutexGuard::bump(&mut self.core);
+    }
+
+    /// Returns whether no bytes may be given to a writer, because of a recovery.
+    pub(super) fn holds_starts(&self) -> bool {
+        let held = self.now < self.engine.starts_held_until();
+        held && !planted!(StartAfterRecovery)
     }
 
     /// Returns the id that the next record will have.

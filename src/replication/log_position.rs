@@ -33,6 +33,8 @@ pub enum Offered {
     Damaged(String),
     /// It is part of another history.
     Foreign(String),
+    /// It is a batch of another log.
+    OtherLog(String),
     /// The state is not the one that this position describes: it has a change that did not come from the log.
     Diverged(String),
 }
@@ -82,7 +84,7 @@ impl Position {
         };
         let header = &batch.header;
         if self.log.is_some_and(|log| log != header.log) {
-            return Offered::Foreign(format!("batch {} belongs to another log", header.first.0));
+            return Offered::OtherLog(format!("batch {} belongs to another log", header.first.0));
         }
         if header.last <= self.applied {
             let same = header.last < self.applied || batch.checksum == self.checksum;

@@ -23,6 +23,7 @@ pub mod parked_answers;
 pub mod parked_puts;
 pub mod queue;
 pub mod queue_space;
+pub mod recovery;
 pub mod snapshot;
 pub mod term_guard;
 pub mod time;

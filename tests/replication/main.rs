@@ -17,6 +17,7 @@ mod golden;
 mod log;
 mod node;
 mod records;
+mod recovery;
 mod snapshot;
 mod snapshot_start;
 mod snapshot_store;

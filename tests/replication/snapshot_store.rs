@@ -62,7 +62,7 @@ impl Scene {
     }
 
     fn wanted(&self, first: u64, without: &[SequenceId], history: Option<&History>) -> Option<Restored> {
-        let wanted = Wanted { log: LOG, first: SequenceId(first), without: without.to_vec() };
+        let wanted = Wanted { log: LOG, first: SequenceId(first), base: None, without: without.to_vec() };
         restore_wanted(self.store.newest(LOG), &wanted, history, &EngineSettings::default(), 1 << 20)
     }
 
@@ -137,7 +137,7 @@ fn a_master_starts_from_the_newest_good_copy_that_it_wants() {
         scene.folder.join("shared/demo/0000000000000008/by-a").join(newest.file_name().unwrap()),
     )
     .unwrap();
-    let other = Wanted { log: LogId(8), first: SequenceId(1), without: Vec::new() };
+    let other = Wanted { log: LogId(8), first: SequenceId(1), base: None, without: Vec::new() };
     let files = scene.store.newest(LogId(8));
     assert_eq!(files.len(), 1);
     assert!(restore_wanted(files, &other, None, &EngineSettings::default(), 1 << 20).is_none());
@@ -157,4 +157,29 @@ fn a_store_that_cannot_be_written_is_named() {
     fs::remove_file(scene.folder.join("shared")).unwrap();
     scene.share("a", last).unwrap();
     assert_eq!(scene.shared(), [last.0]);
+}
+
+#[test]
+fn a_recovered_log_continues_from_the_snapshot_that_it_names_and_from_no_other() {
+    let scene = Scene::new("recovered");
+    let of_a: Vec<SequenceId> = ["a", "a"].map(|member| scene.snapshot(member)).into();
+    of_a.iter().for_each(|last| scene.share("a", *last).unwrap());
+    let new = LogId(9);
+    let base = |last: SequenceId| Latest { log: LOG, term: Term(1), last, checksum: Checksum(last.0) };
+    let found = |base: Option<Latest>, history: Option<&History>| {
+        let wanted = Wanted { log: new, first: SequenceId(of_a[0].0 + 1), base, without: Vec::new() };
+        let files = scene.store.newest(LOG);
+        restore_wanted(files, &wanted, history, &EngineSettings::default(), 1 << 20).map(|it| it.at)
+    };
+    // In the new log it counts as of term 0: terms of two logs are not compared.
+    let at = Latest { log: new, term: Term(0), ..base(of_a[0]) };
+    assert_eq!(found(Some(base(of_a[0])), None), Some(at));
+    assert_eq!(found(Some(base(of_a[0])), Some(&History(at))), Some(at));
+    let later = Latest { log: new, term: Term(2), last: SequenceId(90), checksum: Checksum(1) };
+    assert_eq!(found(Some(base(of_a[0])), Some(&History(later))), Some(at));
+    // Not one with the same number of another history, nor without the name, nor for a master that knows another log.
+    assert_eq!(found(Some(Latest { checksum: Checksum(77), ..base(of_a[0]) }), None), None);
+    assert_eq!(found(Some(Latest { log: LogId(8), ..base(of_a[0]) }), None), None);
+    assert_eq!(found(None, None), None);
+    assert_eq!(found(Some(base(of_a[0])), Some(&History(base(of_a[1])))), None);
 }

@@ -4,7 +4,7 @@
 //! is for diagnosis, so a batch that is damaged or missing is reported and the rest is printed.
 
 mod key_filter;
-mod pages;
+pub(super) mod pages;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;

@@ -17,7 +17,7 @@ const PAGE: u64 = 16;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The batches of a log from one sequence id on.
-pub(super) struct Pages<'e> {
+pub(in crate::cli) struct Pages<'e> {
     etcd: &'e Etcd,
     keys: &'e Keys,
     end: Latest,
@@ -28,7 +28,7 @@ pub(super) struct Pages<'e> {
 
 impl<'e> Pages<'e> {
     /// Starts reading the log that the cluster writes now; `None` if it has no log.
-    pub(super) async fn open(
+    pub(in crate::cli) async fn open(
         etcd: &'e Etcd,
         keys: &'e Keys,
         first: SequenceId,
@@ -41,8 +41,13 @@ impl<'e> Pages<'e> {
         Ok(Some(Self { etcd, keys, end, next, revision }))
     }
 
+    /// Returns the end of the log as of the revision that is read.
+    pub(in crate::cli) fn end(&self) -> Latest {
+        self.end
+    }
+
     /// Returns the next page, which is not empty; `None` after the last.
-    pub(super) async fn next(&mut self) -> Result<Option<Vec<KeyValue>>, Failure> {
+    pub(in crate::cli) async fn next(&mut self) -> Result<Option<Vec<KeyValue>>, Failure> {
         while let Some((range, after)) = self.next.take() {
             let end = range.end.clone();
             let page = Get { range, revision: self.revision, limit: PAGE, keys_only: false };
@@ -65,7 +70,7 @@ impl<'e> Pages<'e> {
 
 /// Why the log cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum PagesError {
+pub(in crate::cli) enum PagesError {
     /// A call to etcd failed.
     #[error(transparent)]
     Etcd(#[from] Failure),

@@ -8,6 +8,7 @@ use crate::cluster::etcd_health::size;
 use crate::cluster::promotion::PromotionReport;
 use crate::cluster::role::Role;
 use crate::cluster::snapshot::{HeldSnapshot, SnapshotStatus};
+use crate::cluster::status::Status;
 
 /// Renders the overview as text for a terminal.
 pub(super) fn text(overview: &Overview) -> String {
@@ -31,7 +32,15 @@ pub(super) fn text(overview: &Overview) -> String {
     if let Some(report) = &overview.last_failover {
         let _ = writeln!(text, "\n{}", failover(report));
     }
-    if let Some(left) = hold_left(overview) {
+    if let Some(left) = longest(overview, |status| status.starts_held_ms_left) {
+        let seconds = left.as_secs();
+        let _ = writeln!(
+            text,
+            "\nnothing can be written for another {seconds} s: the log was begun by a recovery, and clients may still be \
+             writing where a lost record has told them to"
+        );
+    }
+    if let Some(left) = longest(overview, |status| status.hold_ms_left) {
         let seconds = left.as_secs_f64();
         let _ = writeln!(
             text,
@@ -50,11 +59,11 @@ pub(super) fn text(overview: &Overview) -> String {
     text
 }
 
-/// Returns the remaining time of the primary's hold (R6), if there is one.
-fn hold_left(overview: &Overview) -> Option<Duration> {
+/// Returns the remaining time of a restriction of the primary, if there is one.
+fn longest(overview: &Overview, left_ms: impl Fn(&Status) -> u64) -> Option<Duration> {
     let statuses = overview.members.iter().filter_map(|seen| seen.status.as_ref());
     let primary = statuses.filter(|status| status.role == Role::Primary);
-    primary.map(|status| Duration::from_millis(status.hold_ms_left)).max().filter(|left| !left.is_zero())
+    primary.map(|status| Duration::from_millis(left_ms(status))).max().filter(|left| !left.is_zero())
 }
 
 fn table(overview: &Overview) -> String {
@@ -168,7 +177,7 @@ mod tests {
     use super::*;
     use crate::cluster::etcd_health::{EtcdHealth, Usage};
     use crate::cluster::snapshot::SnapshotProgress;
-    use crate::cluster::status::{Member, Status};
+    use crate::cluster::status::Member;
 
     #[test]
     fn a_screen_has_it_all() {
@@ -241,5 +250,8 @@ mod tests {
         quiet.members[0].status.as_mut().unwrap().hold_ms_left = 12_345;
         let text = super::text(&quiet);
         assert!(text.contains("neither evicted nor removed for another 12.3 s, unless forced"), "{text}");
+        assert!(!text.contains("nothing can be written"), "{text}");
+        quiet.members[0].status.as_mut().unwrap().starts_held_ms_left = 300_000;
+        assert!(super::text(&quiet).contains("nothing can be written for another 300 s"));
     }
 }

@@ -113,6 +113,9 @@ impl Sequencer<'_> {
         }
         // The replica may be missing because its segment was unmounted, so the refusal depends on that record (INV-3).
         let Some(source) = source else { return Answer::refuse(ErrorCode::REPLICA_NOT_FOUND, rests_on) };
+        if self.holds_starts() {
+            return Answer::refuse(ErrorCode::NO_AVAILABLE_HANDLE, self.core.last);
+        }
         let mut places = Places::new();
         for target in request.targets.iter().filter(|target| !held.iter().any(|name| **name == ***target)) {
             match self.core.place_in(target, size, &places) {

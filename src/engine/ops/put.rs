@@ -182,7 +182,7 @@ impl Sequencer<'_> {
             return self.started(id, tell);
         }
         let write = Write { config: WriteConfig { hard_pin: hard_pinned, ..write.config }, ..*write };
-        let places = if old_size == write.size {
+        let places = if old_size == write.size && !self.holds_starts() {
             Places::new()
         } else {
             match self.places(&write) {
@@ -197,6 +197,9 @@ impl Sequencer<'_> {
 
     fn places(&mut self, write: &Write<'_>) -> Result<Places, (ErrorCode, SequenceId)> {
         let last = self.core.last;
+        if self.holds_starts() {
+            return Err((ErrorCode::NO_AVAILABLE_HANDLE, last));
+        }
         // With fewer objects in all than one shard can hold, no shard is full and none need be locked.
         let many = self.engine.len() >= SHARD_CAPACITY as u64 - 1;
         if many && self.objects(write.key.hash.shard()).len() >= SHARD_CAPACITY - 1 {

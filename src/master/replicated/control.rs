@@ -119,6 +119,7 @@ impl Control for NodeControl {
         let ready = status.activity == Activity::Serving || (!primary && caught_up);
         let log_now = published.clock.map(|clock| clock.now());
         let hold = log_now.map_or(0, |now| engine.hold_until().0.saturating_sub(now.0));
+        let starts = log_now.map_or(0, |now| engine.starts_held_until().0.saturating_sub(now.0));
         Status {
             name: self.own.name.clone(),
             boot_id: self.own.boot_id.clone(),
@@ -140,6 +141,7 @@ impl Control for NodeControl {
             caught_up,
             digest: format!("{:016x}", reading.digest.0),
             hold_ms_left: hold,
+            starts_held_ms_left: starts,
             lease_ms_left: status.lease_left.map_or(0, ms),
             queue_bytes: incarnation.queue.bytes() as u64,
             members: published.members.iter().map(Member::from).collect(),

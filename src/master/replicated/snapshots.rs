@@ -179,7 +179,9 @@ fn restore(places: &SnapshotPlaces, wanted: &Wanted, history: Option<&History>) 
             || snapshot::restore_wanted(files, wanted, history, &places.engine_settings, places.queue_bytes);
         catch_unwind(AssertUnwindSafe(read)).unwrap_or_default()
     };
-    read(of_directory).or_else(|| read(places.store.as_ref()?.newest(wanted.log)))
+    let of_store = |log| read(places.store.as_ref()?.newest(log));
+    // That of the log itself is newer than the one that it was recovered from.
+    read(of_directory).or_else(|| of_store(wanted.log)).or_else(|| of_store(wanted.base?.log))
 }
 
 fn carry_out(dir: &Path, job: SnapshotJob) -> Option<Input> {

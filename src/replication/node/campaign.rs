@@ -211,8 +211,11 @@ impl Node {
         let silent = self.seen_keys.gone_at().filter(|_| seen).unwrap_or(now).plus(ttl);
         // A witness saw the process end that wrote last, so it answered nothing after the report arrived here. Earlier
         // primaries are covered by their own holds, which are state.
-        let led_last = BootId(self.incarnation.engine.term_state().boot_id);
-        let answers_for = match self.witnessed.told_at(led_last) {
+        let term_state = self.incarnation.engine.term_state();
+        let led_last = BootId(term_state.boot_id);
+        // After a recovery the last primary may be one whose `NewTerm` was dropped.
+        let told_at = self.witnessed.told_at(led_last).filter(|_| !self.is_recovered_since(term_state.began));
+        let answers_for = match told_at {
             Some(told_at) => -whole_ms(now.since(told_at)),
             None => whole_ms(silent.since(now)).saturating_add(1),
         };
@@ -270,6 +273,7 @@ impl Node {
         let key = LogFormat::of_key(self.following.format.as_deref()).unwrap_or(LogFormat::New);
         let format = if empty { key.written() } else { key.written_on() };
         engine.set_format(format);
+        self.hold_starts(engine);
         let first = engine.sequencer(clock.at(now)).begin_term(term, &primary, answers_for);
         let in_key = self.following.format.is_some().then_some(format);
         let fresh = self.fresh_log();

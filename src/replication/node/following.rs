@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::end_of_log::LogEnd;
 use super::heard::{Heard, PrimaryWord};
 use super::trust::Trust;
 use super::{CallId, Node, Purpose, WatchId};
 use crate::cluster::log_end::{History, Latest};
 use crate::cluster::member::BootId;
+use crate::cluster::recovered::Recovered;
 use crate::cluster::view::Leader;
-use crate::coordination::types::{
-    Change, Failure, Get, KeyRange, Op, OpResult, Request, Response, Txn, WatchEvent, WatchRequest,
-};
+use crate::coordination::types::{Change, Failure, Get, Request, Response, WatchEvent, WatchRequest};
 use crate::engine::types::SequenceId;
 use crate::replication::batch::{self, Batch};
 use crate::replication::formats::{self, LogFormat};
@@ -59,6 +59,8 @@ pub(super) struct Following {
     pub batch_at: Option<Monotonic>,
     /// The value of the format key, as it was last read.
     pub format: Option<Bytes>,
+    /// The recovery that has begun the log, as it was last read.
+    pub recovered: Option<Recovered>,
     page: Page,
     /// The read of the log's end while the node is live, and when it was sent.
     end_call: Option<(CallId, Monotonic)>,
@@ -204,13 +206,6 @@ impl Node {
         self.following.stage = Stage::Idle;
     }
 
-    /// Returns a request for the end of the log and its format, both as of one revision.
-    fn end_request(&self) -> Request {
-        let get = |key| Op::Get(Get::all(KeyRange::key(key)));
-        let keys = &self.settings.keys;
-        Request::Txn(Txn { success: vec![get(keys.latest()), get(keys.format())], ..Txn::default() })
-    }
-
     /// Reads the log from the position of this node.
     pub(super) fn read_log(&mut self) {
         self.unfollow();
@@ -243,7 +238,7 @@ impl Node {
     }
 
     /// Returns why a log with this end is not the one that this master knows; `None` if it fits.
-    fn misfit(&self, end: Option<&Latest>) -> Option<String> {
+    pub(super) fn misfit(&self, end: Option<&Latest>) -> Option<String> {
         self.history.and_then(|history| history.misfit(end))
     }
 
@@ -255,11 +250,13 @@ impl Node {
             self.following.stage = Stage::Waiting(now.plus(RETRY));
             return;
         };
-        let LogEnd { end, format } = match LogEnd::of(&results) {
+        let LogEnd { end, format, recovered } = match LogEnd::of(&results) {
             Ok(read) => read,
             Err(reason) => return self.stuck(now, reason),
         };
         self.following.format = format;
+        self.following.recovered = recovered;
+        self.leave_superseded_log(end.as_ref());
         if let Some(reason) = self.misfit(end.as_ref()) {
             return self.stuck(now, reason);
         }
@@ -335,7 +332,8 @@ impl Node {
         match self.following.position.offer(bytes, &self.incarnation) {
             Offered::Known => return true,
             Offered::Applied => {}
-            Offered::Gap if self.following.is_live() => {
+            // A batch of another log: a recovery is writing it, or the log was replaced. The end of the log shows which.
+            Offered::Gap | Offered::OtherLog(_) if self.following.is_live() => {
                 self.read_log();
                 return false;
             }
@@ -343,7 +341,7 @@ impl Node {
                 self.log_begins_later(now, bytes);
                 return false;
             }
-            Offered::Damaged(reason) | Offered::Foreign(reason) => {
+            Offered::Damaged(reason) | Offered::Foreign(reason) | Offered::OtherLog(reason) => {
                 self.stuck(now, reason);
                 return false;
             }
@@ -441,26 +439,6 @@ impl Node {
         self.unfollow();
         self.following.trouble = Some(reason);
         self.following.stage = Stage::Waiting(now.plus(Duration::from_secs(1)));
-    }
-}
-
-/// The values of the keys `latest` and `format`.
-struct LogEnd {
-    end: Option<Latest>,
-    format: Option<Bytes>,
-}
-
-impl LogEnd {
-    /// Reads the answer to [`Node::end_request`]. The error is why this master cannot follow this log.
-    fn of(results: &[OpResult]) -> Result<Self, String> {
-        let [OpResult::Got(latest), OpResult::Got(format)] = results else {
-            return Err("unexpected answer from etcd".to_owned());
-        };
-        let format = format.entries.first().map(|entry| entry.value.clone());
-        LogFormat::of_key(format.as_deref()).map_err(|refusal| refusal.to_string())?;
-        let latest = latest.entries.first().map(|entry| Latest::from_bytes(&entry.value)).transpose();
-        let end = latest.map_err(|error| error.to_string())?;
-        Ok(Self { end, format })
     }
 }
 

@@ -5,6 +5,7 @@
 //! does. Its only effects are commands, which the driver carries out.
 
 mod campaign;
+mod end_of_log;
 mod following;
 mod handover;
 mod heard;

@@ -119,6 +119,11 @@ impl SeenKeys {
         self.watch
     }
 
+    /// Forgets the terms of an earlier log: those of another one may be lower.
+    pub(super) fn forget_terms(&mut self) {
+        self.last_term = self.keys.leader.as_ref().map_or(Term(0), |leader| leader.term);
+    }
+
     /// Updates what is known of leaders from the keys.
     fn note_leader(&mut self, now: Monotonic) {
         match &self.keys.leader {

@@ -10,7 +10,7 @@ use super::{FileError, FormatError, Header, Written};
 use crate::cluster::log_end::{History, Latest, LogId};
 use crate::cluster::snapshot::HeldSnapshot;
 use crate::engine::settings::EngineSettings;
-use crate::engine::types::{Digest, SequenceId};
+use crate::engine::types::{Digest, SequenceId, Term};
 use crate::replication::incarnation::Incarnation;
 
 /// A state that was read from a snapshot.
@@ -36,6 +36,9 @@ pub struct Wanted {
     pub log: LogId,
     /// The first record that the log still has: the snapshot has all records before it.
     pub first: SequenceId,
+    /// The batch of another log that this log continues from, if a recovery has begun it: a snapshot that was taken after
+    /// that batch counts as one of this log.
+    pub base: Option<Latest>,
     /// The last records of snapshots that must not be used.
     pub without: Vec<SequenceId>,
 }
@@ -61,13 +64,9 @@ pub fn restore_wanted(
     queue_bytes: usize,
 ) -> Option<Restored> {
     for (last, path) in files.into_iter().filter(|(last, _)| wanted.accepts(*last)) {
-        let header = usable_header(&path, last, history).and_then(|header| {
-            let other = header.at.log != wanted.log;
-            if other { Err(format!("it belongs to log {}", header.at.log)) } else { Ok(header) }
-        });
-        let read = header.and_then(|header| {
+        let read = position(&path, last, wanted, history).and_then(|at| {
             let incarnation = read(&path, settings, queue_bytes).map_err(|error| error.to_string())?;
-            Ok(Restored { incarnation, at: header.at })
+            Ok(Restored { incarnation, at })
         });
         match read {
             Ok(restored) => return Some(restored),
@@ -77,6 +76,25 @@ pub fn restore_wanted(
         }
     }
     None
+}
+
+/// Returns the position in the wanted log that the snapshot in a file leads to.
+fn position(
+    path: &Path,
+    number: SequenceId,
+    wanted: &Wanted,
+    history: Option<&History>,
+) -> Result<Latest, String> {
+    let found = numbered_header(path, number)?.at;
+    let at = match wanted.base {
+        // Terms are compared within one log only.
+        Some(base) if base == found => Latest { log: wanted.log, term: Term(0), ..found },
+        _ => found,
+    };
+    if at.log != wanted.log {
+        return Err(format!("it belongs to log {}", at.log));
+    }
+    unusable(&at, history).map_or(Ok(at), Err)
 }
 
 /// Returns why a master with this history must not start from a snapshot that was taken after this batch.
@@ -169,11 +187,16 @@ pub fn load(dir: &Path, history: Option<&History>, settings: &EngineSettings, qu
     origin
 }
 
-fn usable_header(path: &Path, number: SequenceId, history: Option<&History>) -> Result<Header, String> {
+fn numbered_header(path: &Path, number: SequenceId) -> Result<Header, String> {
     let header = header(path).map_err(|error| error.to_string())?;
     if header.at.last != number {
         return Err(FormatError::Position { found: header.at.last, said: number }.to_string());
     }
+    Ok(header)
+}
+
+fn usable_header(path: &Path, number: SequenceId, history: Option<&History>) -> Result<Header, String> {
+    let header = numbered_header(path, number)?;
     unusable(&header.at, history).map_or(Ok(header), Err)
 }
 

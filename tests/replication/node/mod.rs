@@ -4,6 +4,7 @@
 mod formats;
 mod promotions;
 mod reasons;
+mod recovering;
 mod restoring;
 mod snapshots;
 mod takeover;

@@ -53,7 +53,10 @@ fn a_state_in_doubt_is_built_from_a_snapshot_when_the_log_is_truncated() {
     let (mut world, keys, taker, kept) = in_doubt();
     let (id, wanted) = wanted(&mut world, taker);
     let at = kept.header.at;
-    assert_eq!(wanted, Wanted { log: at.log, first: SequenceId(at.last.0 + 1), without: Vec::new() });
+    assert_eq!(
+        wanted,
+        Wanted { log: at.log, first: SequenceId(at.last.0 + 1), base: None, without: Vec::new() }
+    );
     assert!(wanted.accepts(at.last) && !wanted.accepts(SequenceId(at.last.0 - 1)));
     assert!(!world.status(taker).caught_up);
     restore(&mut world, taker, id, &kept);

@@ -145,6 +145,11 @@ class Etcd:
         """Deletes all keys from `start` up to, and without, `end`."""
         self.call("kv/deleterange", {"key": _encode(start), "range_end": _encode(end)})
 
+    def keys(self, prefix):
+        """The names of all keys below `prefix`."""
+        found = self.call("kv/range", {**_range(prefix), "keys_only": True}).get("kvs", [])
+        return [base64.b64decode(each["key"]).decode() for each in found]
+
     def put_back(self, entries):
         """Puts entries of `take_away` in their order, many in a transaction."""
         while entries:

@@ -129,6 +129,16 @@ impl Snapshots {
         }
     }
 
+    /// Forgets the snapshots of a log that was superseded. Their files stay where they are.
+    pub(super) fn forget_log(&mut self) {
+        self.held.clear();
+        self.started_from = None;
+        // The first one of the new log is due.
+        self.schedule.retry(Monotonic::default());
+        self.sharing = self.sharing.take().map(|_| Sharing::new(&[]));
+        self.restoring.forget_log(self.sharing.is_some());
+    }
+
     /// Returns the announced snapshots as the member key lists them: without those that a doubt has taken in.
     pub(super) fn listed(&self) -> Vec<HeldSnapshot> {
         let trusted = self.held.iter().filter(|held| !self.restoring.suspects(SequenceId(held.sequence_id)));

@@ -50,6 +50,12 @@ impl Restoring {
         Self { origin, search_first: has_store && origin.is_none(), ..Self::default() }
     }
 
+    /// Begins anew with another log. The host may still be reading a snapshot of the old one, whose answer is ignored.
+    pub(super) fn forget_log(&mut self, has_store: bool) {
+        let (last_id, asked) = (self.last_id, self.asked);
+        *self = Self { last_id, asked, search_first: has_store, ..Self::default() };
+    }
+
     /// Returns whether the state must not be built from this snapshot.
     pub(super) fn suspects(&self, last: SequenceId) -> bool {
         self.without.contains(&last)
@@ -103,6 +109,7 @@ impl Node {
         first: SequenceId,
     ) -> bool {
         let history = self.history;
+        let base = self.recovery_of(log).and_then(|recovered| recovered.base);
         let Some(snapshots) = &mut self.snapshots else { return false };
         let restoring = &mut snapshots.restoring;
         // A host that hangs has one thread that does, not one for each attempt.
@@ -112,7 +119,7 @@ impl Node {
         restoring.last_id.0 += 1;
         restoring.asked = Some(restoring.last_id);
         restoring.running = Some((first, now.plus(TIMEOUT)));
-        let wanted = Wanted { log, first, without: restoring.without.clone() };
+        let wanted = Wanted { log, first, base, without: restoring.without.clone() };
         let id = restoring.last_id;
         self.commands.push(Command::Snapshot(SnapshotJob::Restore { id, wanted, history }));
         true
@@ -193,6 +200,16 @@ impl Node {
             Some(format!("{} holds one up to record {}", member.name, newest.sequence_id))
         });
         let holders: Vec<String> = holders.take(MAX_NAMED).collect();
+        let recovered = self.following.recovered.as_ref().and_then(|recovered| recovered.base);
+        let base = match recovered.filter(|base| base.last.0 >= last) {
+            Some(base) => {
+                format!(
+                    " (the one up to record {} of log {}, from which it was recovered, is one)",
+                    base.last.0, base.log
+                )
+            }
+            None => String::new(),
+        };
         let holders =
             if holders.is_empty() { "no other member holds one".to_owned() } else { holders.join(", ") };
         let place = match &self.snapshots {
@@ -206,7 +223,7 @@ impl Node {
             now,
             format!(
                 "the log begins at record {}, and this master has records up to {applied}: it needs a snapshot that \
-                 has all up to {last}, and {place}; {holders}",
+                 has all up to {last}{base}, and {place}; {holders}",
                 first.0
             ),
         );
