@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::end_of_log::LogEnd;
 use super::heard::{Heard, PrimaryWord};
 use super::trust::Trust;
 use super::{CallId, Node, Purpose, WatchId};
 use crate::cluster::log_end::{History, Latest};
+use crate::cluster::log_floor::LogFloor;
 use crate::cluster::member::BootId;
 use crate::cluster::view::Leader;
-use crate::coordination::types::{
-    Change, Failure, Get, KeyRange, Op, OpResult, Request, Response, Txn, WatchEvent, WatchRequest,
-};
+use crate::coordination::types::{Change, Failure, Get, Request, Response, WatchEvent, WatchRequest};
 use crate::engine::types::SequenceId;
 use crate::replication::batch::{self, Batch};
 use crate::replication::formats::{self, LogFormat};
@@ -39,6 +39,10 @@ const SILENCE: Duration = Duration::from_secs(3);
 /// Delay before a read that failed is tried again.
 const RETRY: Duration = Duration::from_millis(100);
 
+/// How long a standby waits until etcd has its need before it reads the log all the same: a store that takes no writes
+/// can still be read.
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
+
 /// A watch that breaks sooner after its start is not restarted at once.
 const SHORT_WATCH: Duration = Duration::from_secs(1);
 
@@ -59,6 +63,10 @@ pub(super) struct Following {
     pub batch_at: Option<Monotonic>,
     /// The value of the format key, as it was last read.
     pub format: Option<Bytes>,
+    /// The floor of the log, as it was last read.
+    pub floor: Option<LogFloor>,
+    /// The first record that the log still has, if this node has not everything before it.
+    pub begins_at: Option<SequenceId>,
     page: Page,
     /// The read of the log's end while the node is live, and when it was sent.
     end_call: Option<(CallId, Monotonic)>,
@@ -92,6 +100,8 @@ enum Stage {
     Idle,
     /// Earliest time of the next attempt.
     Waiting(Monotonic),
+    /// The log is read as soon as etcd has what this node needs of it; since when that has been so.
+    Telling(Option<Monotonic>),
     /// The end of the log is being read.
     End(CallId),
     /// Pages are being read, all as of one revision. `is_last` says that this one goes to the end of the log.
@@ -125,6 +135,7 @@ impl Following {
         self.position = position;
         self.stage = Stage::Idle;
         self.trouble = None;
+        self.begins_at = None;
         self.heard.forget();
     }
 
@@ -156,6 +167,7 @@ impl Node {
     pub(super) fn follow(&mut self, now: Monotonic) {
         match self.following.stage {
             Stage::Idle => self.read_log(),
+            Stage::Telling(since) => self.read_when_told(now, since),
             Stage::Waiting(until) if now >= until => self.read_log(),
             // Without a primary the watch is silent, too, but reading again costs little.
             Stage::Live { heard, .. } if now.since(heard) > SILENCE => self.read_log(),
@@ -180,7 +192,8 @@ impl Node {
             return;
         };
         let Ok(Response::Txn { results, .. }) = result else { return };
-        let Ok(LogEnd { end, .. }) = LogEnd::of(&results) else { return self.read_log() };
+        let Ok(LogEnd { end, floor, .. }) = LogEnd::of(&results) else { return self.read_log() };
+        self.following.floor = floor;
         // An end that does not fit the history is examined by a full read.
         if self.misfit(end.as_ref()).is_some() {
             return self.read_log();
@@ -204,16 +217,27 @@ impl Node {
         self.following.stage = Stage::Idle;
     }
 
-    /// Returns a request for the end of the log and its format, both as of one revision.
-    fn end_request(&self) -> Request {
-        let get = |key| Op::Get(Get::all(KeyRange::key(key)));
-        let keys = &self.settings.keys;
-        Request::Txn(Txn { success: vec![get(keys.latest()), get(keys.format())], ..Txn::default() })
-    }
-
-    /// Reads the log from the position of this node.
+    /// Reads the log from the position of this node, once etcd has what this node needs of it: a primary that deletes
+    /// batches writes the floor first and reads the needs then, so it has seen this need, or this node sees that floor.
     pub(super) fn read_log(&mut self) {
         self.unfollow();
+        if self.need_is_told() {
+            self.read_end();
+        } else {
+            self.following.stage = Stage::Telling(None);
+        }
+    }
+
+    fn read_when_told(&mut self, now: Monotonic, since: Option<Monotonic>) {
+        let since = since.unwrap_or(now);
+        if self.need_is_told() || now.since(since) >= TOLD_WITHIN {
+            self.read_end();
+        } else {
+            self.following.stage = Stage::Telling(Some(since));
+        }
+    }
+
+    fn read_end(&mut self) {
         let request = self.end_request();
         self.following.stage = Stage::End(self.call(Purpose::LogEnd, request));
     }
@@ -255,11 +279,11 @@ impl Node {
             self.following.stage = Stage::Waiting(now.plus(RETRY));
             return;
         };
-        let LogEnd { end, format } = match LogEnd::of(&results) {
+        let LogEnd { end, format, floor } = match LogEnd::of(&results) {
             Ok(read) => read,
             Err(reason) => return self.stuck(now, reason),
         };
-        self.following.format = format;
+        (self.following.format, self.following.floor) = (format, floor);
         if let Some(reason) = self.misfit(end.as_ref()) {
             return self.stuck(now, reason);
         }
@@ -352,6 +376,7 @@ impl Node {
                 return false;
             }
         }
+        self.following.begins_at = None;
         let position = self.following.position;
         if let Some(history) = self.history.filter(|history| history.is_missed(before, &position)) {
             let last = history.0.last.0;
@@ -381,6 +406,7 @@ impl Node {
     fn log_begins_later(&mut self, now: Monotonic, batch: &[u8]) {
         let Ok(batch) = Batch::open(batch) else { return self.read_log() };
         let (log, first) = (batch.header.log, batch.header.first);
+        self.following.begins_at = Some(first);
         if self.restore(now, log, first) {
             self.following.stage = Stage::Restoring;
         } else {
@@ -441,26 +467,6 @@ impl Node {
         self.unfollow();
         self.following.trouble = Some(reason);
         self.following.stage = Stage::Waiting(now.plus(Duration::from_secs(1)));
-    }
-}
-
-/// The values of the keys `latest` and `format`.
-struct LogEnd {
-    end: Option<Latest>,
-    format: Option<Bytes>,
-}
-
-impl LogEnd {
-    /// Reads the answer to [`Node::end_request`]. The error is why this master cannot follow this log.
-    fn of(results: &[OpResult]) -> Result<Self, String> {
-        let [OpResult::Got(latest), OpResult::Got(format)] = results else {
-            return Err("unexpected answer from etcd".to_owned());
-        };
-        let format = format.entries.first().map(|entry| entry.value.clone());
-        LogFormat::of_key(format.as_deref()).map_err(|refusal| refusal.to_string())?;
-        let latest = latest.entries.first().map(|entry| Latest::from_bytes(&entry.value)).transpose();
-        let end = latest.map_err(|error| error.to_string())?;
-        Ok(Self { end, format })
     }
 }
 
