@@ -130,8 +130,20 @@ bugs! { simulator: {
     AnnounceAsPrimary => ["snapshot"],
     /// The floor is at the newest snapshot, not at the older of two.
     FloorAtNewest => ["INV-6"],
-    /// The floor goes past what a member still has to read.
+    /// Batches are deleted although a member still has to read them.
     FloorIgnoresNeed => ["INV-6"],
+    /// Batches are deleted before the floor is written.
+    DeleteBeforeFloor => ["INV-6"],
+    /// The floor rests on snapshots that no digest has confirmed yet.
+    FloorBeforeVerified => ["INV-6"],
+    /// The floor rests on snapshots that one member holds.
+    FloorHeldOnce => ["INV-6"],
+    /// The floor rests on snapshots in directories that are lost with their machines.
+    FloorOverEphemeral => ["INV-6"],
+    /// The floor rests on copies in the shared storage that no second member has read back.
+    FloorOverUnproven => ["INV-6"],
+    /// Batches of every log are deleted, not of the one that has the floor.
+    DeleteAnyLog => ["INV-6"],
     /// A primary announces its snapshot before the digest that confirms it is durable.
     AnnounceUndurable => ["snapshot"],
     /// The state of a snapshot is taken for what the log says before a digest has matched.

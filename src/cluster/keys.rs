@@ -121,6 +121,19 @@ impl Keys {
         KeyRange::prefix(self.of_log(&format!("batches/{log}/")))
     }
 
+    /// Returns the key with the floor of the log: up to where batches may be deleted.
+    #[must_use]
+    pub fn floor(&self) -> Bytes {
+        self.of_log("floor")
+    }
+
+    /// Returns the first record of the batch of a log that is under this key, if it is the key of one.
+    #[must_use]
+    pub fn first_of_batch(&self, log: LogId, key: &[u8]) -> Option<SequenceId> {
+        let digits = key.strip_prefix(self.of_log(&format!("batches/{log}/")).as_ref())?;
+        std::str::from_utf8(digits).ok()?.parse().ok().map(SequenceId)
+    }
+
     /// Returns the key of the batch of a log whose first record has this id. The log is part of the key, so that no
     /// late write to one log, and no deletion of its batches, can touch another.
     #[must_use]
@@ -176,6 +189,10 @@ mod tests {
         // Deleted with the cluster, and never taken for a member.
         assert!(keys.cluster().contains(&keys.peer_token()));
         assert_eq!(keys.member_name(&keys.peer_token()), None);
+        assert!(!keys.batches().contains(&keys.floor()) && keys.log().contains(&keys.floor()));
+        assert_eq!(keys.first_of_batch(LogId(7), &batch(12)), Some(SequenceId(12)));
+        assert_eq!(keys.first_of_batch(LogId(8), &batch(12)), None);
+        assert_eq!(keys.first_of_batch(LogId(7), &keys.latest()), None);
         assert_eq!(&batch(7)[..], b"mooncake-store/oplog/demo/batches/0000000000000007/00000000000000000007");
     }
 

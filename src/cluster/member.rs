@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::log_end::History;
+use super::log_floor::{FloorState, LogNeed};
 use super::role::Role;
-use super::snapshot::HeldSnapshot;
+use super::snapshot::{HeldSnapshot, ProvenCopy};
 
 /// The id of a process: a name may come back in another process, a boot id never does. It is text in JSON, because some
 /// readers cannot represent numbers of 64 bits.
@@ -87,6 +88,16 @@ pub struct MemberValue {
     /// Snapshots that it can start from, newest first; at most [`MAX_LISTED`](super::snapshot::MAX_LISTED).
     #[serde(default)]
     pub snapshots: Vec<HeldSnapshot>,
+    /// Copies of other members in the shared storage that it has read back, at most
+    /// [`MAX_PROVEN`](super::snapshot::MAX_PROVEN).
+    #[serde(default)]
+    pub proven: Vec<ProvenCopy>,
+    /// What it still has to read of the log; `None` of a primary, and of a standby that the log cannot help.
+    #[serde(default)]
+    pub needs: Option<LogNeed>,
+    /// The floor of the log; `None` of a standby.
+    #[serde(default)]
+    pub floor: Option<FloorState>,
     /// The formats of the log that it can read.
     pub formats: Vec<u32>,
     pub version: String,

@@ -5,6 +5,7 @@ pub mod digests;
 pub mod etcd_health;
 pub mod keys;
 pub mod log_end;
+pub mod log_floor;
 pub mod member;
 pub mod promotion;
 pub mod recovered;

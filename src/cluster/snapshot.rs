@@ -51,6 +51,34 @@ impl HeldSnapshot {
     }
 }
 
+/// Most copies that a member key lists as proven: two of each master of a large cluster.
+pub const MAX_PROVEN: usize = 32;
+
+/// A copy of a snapshot in the shared storage that a member has read back, which another member wrote.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProvenCopy {
+    /// The log that it belongs to.
+    pub log: String,
+    /// The last record in it.
+    pub sequence_id: u64,
+    /// The member that wrote it.
+    pub by: String,
+    /// The digest of the state, in hexadecimal digits.
+    pub digest: String,
+}
+
+impl ProvenCopy {
+    /// Returns whether it is the copy that this member says it has written.
+    #[must_use]
+    pub fn is_of(&self, by: &str, held: &HeldSnapshot) -> bool {
+        self.by == by
+            && self.log == held.log
+            && self.sequence_id == held.sequence_id
+            && self.digest == held.digest
+    }
+}
+
 /// What a snapshot that is being taken waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SnapshotStage {
@@ -101,6 +129,10 @@ pub struct SnapshotStatus {
     pub error: Option<String>,
     /// Why the newest one could not be copied to the shared storage; `None` once it was, and without such storage.
     pub store_error: Option<String>,
+    /// Copies of other members in the shared storage that this master has read back.
+    pub proven: Vec<ProvenCopy>,
+    /// Why the last copy of another member could not be read back; `None` once one was.
+    pub proof_error: Option<String>,
 }
 
 /// Why a master did not take a snapshot on request.

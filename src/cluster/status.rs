@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::etcd_health::EtcdHealth;
 use super::log_end::History;
+use super::log_floor::FloorState;
 use super::member::{DigestAt, MemberValue};
 use super::promotion::PromotionReport;
 use super::role::Role;
@@ -66,6 +67,8 @@ pub struct Status {
     pub digest_at: Option<DigestAt>,
     /// Its snapshots; `None` without a data directory.
     pub snapshots: Option<SnapshotStatus>,
+    /// The floor of the log, and why it is where it is; `None` of a standby.
+    pub oplog: Option<FloorState>,
     /// What is or was wrong, with counts.
     pub faults: Vec<Fault>,
 }

@@ -140,6 +140,8 @@ impl HttpBackend for MasterBackend {
                 rebuilds: u64::from(node.rebuilds),
                 etcd: self.etcd_health.borrow().clone(),
                 snapshots: node.snapshots,
+                floor: node.floor,
+                batches_deleted: node.batches_deleted,
             }
         });
         for segment in engine.segments() {

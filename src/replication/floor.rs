@@ -52,6 +52,9 @@ pub struct Holdings<'a> {
     pub floor: SequenceId,
     pub copies: &'a [SnapshotCopy],
     pub needs: &'a [Need],
+    /// The live members. Each has to find a snapshot when it starts again: one of two of its own, or one in shared
+    /// storage.
+    pub members: &'a [String],
     /// How many members have to hold a snapshot, unless it is in shared storage: two, or one in a cluster of one member.
     pub wanted: usize,
 }
@@ -74,6 +77,17 @@ pub enum FloorHeld {
     /// A member has to read the log first.
     #[error("{member} still has to read the log after record {}", .after.0)]
     Needed { member: String, after: SequenceId },
+    /// A member would find no snapshot from which it could read the log when it starts again.
+    #[error(
+        "{member} holds no two snapshots after record {} in a durable directory, and there is none in shared storage \
+         that a second member has read: it might not be able to start again",
+        .older.0
+    )]
+    CannotStart {
+        member: String,
+        /// The last record of the older of its two newest snapshots; zero if it holds fewer.
+        older: SequenceId,
+    },
     /// It is as high as the older of two kept snapshots. The next snapshot moves it.
     #[error("it is at the older of two kept snapshots")]
     AtSnapshot,
@@ -82,10 +96,6 @@ pub enum FloorHeld {
 /// Returns the highest record up to which batches may be deleted, which is above the floor that is written, or why there
 /// is none.
 pub fn floor(holdings: &Holdings<'_>) -> Result<SequenceId, FloorHeld> {
-    let counts = |copy: &&SnapshotCopy| match &copy.place {
-        Place::Member { durable, .. } => *durable,
-        Place::Shared { proven } => *proven,
-    };
     let kept = Kept::of(holdings, counts);
     let Some(older) = kept.older() else {
         let any = |copy: &&SnapshotCopy| !matches!(copy.place, Place::Shared { proven: false });
@@ -95,6 +105,11 @@ pub fn floor(holdings: &Holdings<'_>) -> Result<SequenceId, FloorHeld> {
         let kept = usize::from(kept.newer().is_some());
         return Err(FloorHeld::TooFewSnapshots { kept, wanted: holdings.wanted.max(1) });
     };
+    let (last_start, starter) = last_start(holdings);
+    if let Some(member) = starter.filter(|_| last_start < older && last_start <= holdings.floor) {
+        return Err(FloorHeld::CannotStart { member: member.clone(), older: last_start });
+    }
+    let older = older.min(last_start);
     let needs = holdings.needs.iter().filter(|need| need.log == holdings.log);
     let first = needs.min_by_key(|need| need.after);
     let first = if planted!(FloorIgnoresNeed) { None } else { first };
@@ -105,6 +120,35 @@ pub fn floor(holdings: &Holdings<'_>) -> Result<SequenceId, FloorHeld> {
     }
     let highest = first.map_or(older, |need| need.after.min(older));
     if highest > holdings.floor { Ok(highest) } else { Err(FloorHeld::AtSnapshot) }
+}
+
+/// Returns the highest record from which every live member could read the log when it starts again, even if its newest
+/// snapshot turns out to be damaged, and the member that could not from a later one.
+fn last_start<'a>(holdings: &Holdings<'a>) -> (SequenceId, Option<&'a String>) {
+    let copies = || holdings.copies.iter().filter(|copy| copy.log == holdings.log).filter(counts);
+    let shared =
+        copies().filter(|copy| matches!(copy.place, Place::Shared { .. })).map(|copy| copy.last).max();
+    let start = |member: &'a String| {
+        let own = |copy: &&SnapshotCopy| matches!(&copy.place, Place::Member { name, .. } if name == member);
+        let own: BTreeSet<SequenceId> = copies().filter(own).map(|copy| copy.last).collect();
+        let older = own.iter().rev().nth(1).copied();
+        (older.max(shared).unwrap_or_default(), Some(member))
+    };
+    holdings.members.iter().map(start).min().unwrap_or((SequenceId(u64::MAX), None))
+}
+
+fn counts(copy: &&SnapshotCopy) -> bool {
+    match &copy.place {
+        Place::Member { durable, .. } => *durable || planted!(FloorOverEphemeral),
+        Place::Shared { proven } => *proven,
+    }
+}
+
+/// Returns whether the written floor is covered: a master that has nothing can start from a snapshot that is kept well
+/// enough, and finds everything after it in the log.
+#[must_use]
+pub fn covers(holdings: &Holdings<'_>) -> bool {
+    Kept::of(holdings, counts).newer().is_some_and(|newer| newer >= holdings.floor)
 }
 
 /// The copies that count, by the last record of their snapshot.
@@ -119,7 +163,8 @@ impl<'a> Kept<'a> {
         for copy in holdings.copies.iter().filter(|copy| copy.log == holdings.log).filter(counts) {
             by_record.entry(copy.last).or_default().push(&copy.place);
         }
-        Self { by_record, wanted: holdings.wanted.max(1) }
+        let wanted = if planted!(FloorHeldOnce) { 1 } else { holdings.wanted.max(1) };
+        Self { by_record, wanted }
     }
 
     /// Returns the highest record from which on a snapshot is kept well enough.

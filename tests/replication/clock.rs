@@ -53,6 +53,7 @@ impl Scene {
             seed: 1,
             history: None,
             raise_after: Duration::from_secs(60),
+            snapshot_copies: 2,
             snapshots: None,
         };
         let mut scene =

@@ -32,7 +32,7 @@ fn need(member: &str, after: u64) -> Need {
 
 fn of(copies: &[SnapshotCopy], needs: &[Need], floor: u64) -> Holdings<'static> {
     let (copies, needs) = (copies.to_vec().leak(), needs.to_vec().leak());
-    Holdings { log: LOG, floor: SequenceId(floor), copies, needs, wanted: 2 }
+    Holdings { log: LOG, floor: SequenceId(floor), copies, needs, members: &[], wanted: 2 }
 }
 
 /// Four snapshots of two members, each with two.
@@ -96,6 +96,27 @@ fn a_need_stops_the_floor_and_is_named() {
     assert_eq!(floor(&of(&copies, &[other], 0)), Ok(SequenceId(40)));
 }
 
+#[test]
+fn a_member_that_could_not_start_again_stops_the_floor_and_is_named() {
+    let of = |copies: Vec<SnapshotCopy>, floor: u64| {
+        let members = ["a", "b", "c"].map(str::to_owned).to_vec().leak();
+        Holdings { members, ..of(&copies, &[], floor) }
+    };
+    let cannot = |older| FloorHeld::CannotStart { member: "c".into(), older: SequenceId(older) };
+    assert_eq!(floor(&of(two_each(), 0)), Err(cannot(0)));
+    // Its newest one may turn out to be damaged.
+    assert_eq!(floor(&of([two_each(), vec![held("c", 90)]].concat(), 0)), Err(cannot(0)));
+    let old = [two_each(), vec![held("c", 20), held("c", 10)]].concat();
+    assert_eq!(floor(&of(old.clone(), 0)), Ok(SequenceId(10)));
+    assert_eq!(floor(&of(old.clone(), 10)), Err(cannot(10)));
+    // Its own copies have to outlive its machine; one in shared storage has to be proven.
+    for other in [ephemeral("c", 90), shared(90, false)] {
+        assert_eq!(floor(&of([old.clone(), vec![other]].concat(), 10)), Err(cannot(10)));
+    }
+    assert_eq!(floor(&of([old.clone(), vec![held("c", 90)]].concat(), 10)), Ok(SequenceId(20)));
+    assert!(floor(&of([old.clone(), vec![shared(90, true)]].concat(), 10)).unwrap() >= SequenceId(40));
+}
+
 fn any_copy() -> impl Strategy<Value = SnapshotCopy> {
     let place = prop_oneof![
         4 => (0..4_u8, prop::bool::weighted(0.8)).prop_map(|(name, durable)| Place::Member { name: format!("m{name}"), durable }),
@@ -149,7 +170,7 @@ proptest! {
         written in 0..8_u64,
         wanted in 1..4_usize,
     ) {
-        let holdings = Holdings { log: LOG, floor: SequenceId(written), copies: &copies, needs: &needs, wanted };
+        let holdings = Holdings { log: LOG, floor: SequenceId(written), copies: &copies, needs: &needs, members: &[], wanted };
         let highest = (written + 1..20).rev().find(|up_to| is_safe(&copies, &needs, wanted, *up_to));
         prop_assert_eq!(floor(&holdings).ok().map(|floor| floor.0), highest);
     }
@@ -162,7 +183,7 @@ proptest! {
     ) {
         let mut fewer = copies.clone();
         fewer.retain(|copy| !matches!(copy.place, Place::Member { durable: false, .. } | Place::Shared { proven: false }));
-        let all = Holdings { log: LOG, floor: SequenceId(0), copies: &copies, needs: &needs, wanted };
+        let all = Holdings { log: LOG, floor: SequenceId(0), copies: &copies, needs: &needs, members: &[], wanted };
         prop_assert_eq!(floor(&all).ok(), floor(&Holdings { copies: &fewer, ..all }).ok());
     }
 
@@ -174,7 +195,7 @@ proptest! {
         need in any_need(),
         wanted in 1..4_usize,
     ) {
-        let before = Holdings { log: LOG, floor: SequenceId(0), copies: &copies, needs: &needs, wanted };
+        let before = Holdings { log: LOG, floor: SequenceId(0), copies: &copies, needs: &needs, members: &[], wanted };
         let more_copies = [copies.clone(), vec![copy]].concat();
         let more_needs = [needs.clone(), vec![need]].concat();
         let with_copy = floor(&Holdings { copies: &more_copies, ..before }).ok();

@@ -183,3 +183,31 @@ fn a_recovered_log_continues_from_the_snapshot_that_it_names_and_from_no_other()
     assert_eq!(found(None, None), None);
     assert_eq!(found(Some(base(of_a[0])), Some(&History(base(of_a[1])))), None);
 }
+
+#[test]
+fn a_copy_of_another_master_is_read_back_with_its_checksums() {
+    let scene = Scene::new("proof");
+    let all: Vec<SequenceId> = (0..3).map(|_| scene.snapshot("a")).collect();
+    scene.share("a", all[0]).unwrap();
+    let read = |by: &str, last| scene.store.read_back(LOG, by, last).map_err(|error| error.to_string());
+    let header = read("a", all[0]).unwrap();
+    assert_eq!((header.at.last, header.at.log), (all[0], LOG));
+    let file = |last: SequenceId| scene.files("a").join(format!("{:020}.snapshot", last.0));
+    fs::copy(file(all[0]), file(SequenceId(77))).unwrap();
+    damage(&file(all[0]));
+    for (by, last, why) in [
+        ("a", all[0], "00000000000000000001.snapshot"),
+        ("a", SequenceId(77), "header"),
+        ("a", all[1], "No such file"),
+        ("b", all[0], "No such file"),
+        ("x/../../by-a", all[0], "invalid"),
+    ] {
+        let error = read(by, last).unwrap_err();
+        assert!(error.contains(why), "{by} {last:?}: {error}");
+    }
+    // A copy that two newer ones would remove at once is none.
+    fs::remove_file(file(SequenceId(77))).unwrap();
+    (1..3).for_each(|nth| scene.share("a", all[nth]).unwrap());
+    assert!(scene.share("a", all[0]).is_err());
+    assert_eq!(scene.shared(), [all[2].0, all[1].0]);
+}

@@ -212,7 +212,9 @@ fn focus_of(bug: moonkeeper::planted::Bug) -> Option<Focus> {
         Bug::EarlyWitness | Bug::WitnessOfAnother => Some(Focus::Lease),
         Bug::IgnoreDoubt | Bug::SkipChain => Some(Focus::Log),
         Bug::TrustSnapshot | Bug::AnySnapshotLog | Bug::AnnounceUndurable => Some(Focus::Log),
-        Bug::FloorAtNewest | Bug::FloorIgnoresNeed => Some(Focus::Log),
+        Bug::FloorAtNewest | Bug::FloorIgnoresNeed | Bug::FloorHeldOnce => Some(Focus::Log),
+        Bug::FloorOverEphemeral | Bug::FloorOverUnproven | Bug::FloorBeforeVerified => Some(Focus::Log),
+        Bug::DeleteBeforeFloor | Bug::DeleteAnyLog => Some(Focus::Log),
         Bug::IgnoreUnmount | Bug::RegexNoWait | Bug::ForgetStrays => Some(Focus::Memory),
         _ => None,
     }

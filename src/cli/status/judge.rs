@@ -46,6 +46,9 @@ pub(super) fn judge(overview: &mut Overview) {
         if let Some(why) = status.snapshots.as_ref().and_then(|snapshots| snapshots.store_error.as_ref()) {
             problems.push(format!("{} could not copy a snapshot to the shared storage: {why}", status.name));
         }
+        if let Some(why) = status.snapshots.as_ref().and_then(|snapshots| snapshots.proof_error.as_ref()) {
+            problems.push(format!("{} checks the shared storage: {why}", status.name));
+        }
         for fault in &status.faults {
             let last = if fault.last.is_empty() { String::new() } else { format!(", {}", fault.last) };
             problems.push(format!("{}: {} ({} ×){last}", status.name, fault.what, fault.count));

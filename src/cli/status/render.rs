@@ -28,6 +28,7 @@ pub(super) fn text(overview: &Overview) -> String {
     if let Some(health) = &overview.etcd {
         let _ = writeln!(text, "\netcd: {health}");
     }
+    text.push_str(&log(overview));
     text.push_str(&snapshots(overview));
     if let Some(report) = &overview.last_failover {
         let _ = writeln!(text, "\n{}", failover(report));
@@ -111,6 +112,21 @@ fn row(seen: &Seen) -> [String; 8] {
     ]
 }
 
+/// Returns a line about the log, if the primary answers.
+fn log(overview: &Overview) -> String {
+    let statuses = overview.members.iter().filter_map(|seen| seen.status.as_ref());
+    let primary = statuses.filter(|status| status.role == Role::Primary).max_by_key(|status| status.term);
+    let Some((status, log)) = primary.and_then(|status| Some((status, status.oplog.as_ref()?))) else {
+        return String::new();
+    };
+    let begins = match log.floor {
+        0 => "it begins at its first record".to_owned(),
+        floor => format!("batches up to record {floor} are deleted"),
+    };
+    let held = log.held_by.as_ref().map_or(String::new(), |why| format!("; {why}"));
+    format!("\nlog: durable up to record {}, {begins}{held}\n", status.durable_prefix)
+}
+
 /// Returns a line for each member that keeps snapshots.
 fn snapshots(overview: &Overview) -> String {
     let mut text = String::new();
@@ -176,6 +192,7 @@ fn ago(elapsed: Duration) -> String {
 mod tests {
     use super::*;
     use crate::cluster::etcd_health::{EtcdHealth, Usage};
+    use crate::cluster::log_floor::FloorState;
     use crate::cluster::snapshot::SnapshotProgress;
     use crate::cluster::status::Member;
 
@@ -246,6 +263,19 @@ mod tests {
         let text = super::text(&quiet);
         let line =
             "  a: record 9 (3.0 MiB, 5 min ago, ephemeral); one up to record 12 is being taken: writing\n";
+        assert!(text.contains(line), "{text}");
+        assert!(!text.contains("\nlog:"), "{text}");
+        let status = quiet.members[0].status.as_mut().unwrap();
+        status.durable_prefix = 12;
+        status.oplog = Some(FloorState::default());
+        let whole = "\nlog: durable up to record 12, it begins at its first record\n";
+        assert!(super::text(&quiet).contains(whole));
+        let held_by = Some("c still has to read it".to_owned());
+        let oplog = Some(FloorState { floor: 7, held_by, can_move: true });
+        quiet.members[0].status.as_mut().unwrap().oplog = oplog;
+        let text = super::text(&quiet);
+        let line =
+            "\nlog: durable up to record 12, batches up to record 7 are deleted; c still has to read it\n";
         assert!(text.contains(line), "{text}");
         quiet.members[0].status.as_mut().unwrap().hold_ms_left = 12_345;
         let text = super::text(&quiet);

@@ -238,6 +238,7 @@ mod tests {
             etcd: vec![],
             token_file: folder.join("token"),
             data_dir: None,
+            snapshot_copies: 2,
             more: vec![],
         };
         (Children::new(program, common, (0..count).map(plan).collect()), folder)

@@ -161,6 +161,7 @@ async fn run(arguments: Arguments) -> Result<(), UpError> {
         etcd: arguments.etcd.more_flags(),
         token_file: folder.token()?,
         data_dir: arguments.data_dir.clone(),
+        snapshot_copies: masters.len().min(2),
         more: arguments.more.clone(),
     };
     let plans: Vec<MasterPlan> = masters

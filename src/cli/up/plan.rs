@@ -47,6 +47,8 @@ pub(super) struct Common {
     pub(super) etcd: Vec<String>,
     pub(super) token_file: PathBuf,
     pub(super) data_dir: Option<PathBuf>,
+    /// How many members have to hold a snapshot before the log below it is deleted.
+    pub(super) snapshot_copies: usize,
     /// Flags that the user wants every master to have.
     pub(super) more: Vec<String>,
 }
@@ -73,6 +75,7 @@ impl MasterPlan {
         ];
         if let Some(folder) = &common.data_dir {
             arguments.push(format!("--data_dir={}", folder.join(&self.name).display()));
+            arguments.push(format!("--snapshot_copies={}", common.snapshot_copies));
         }
         arguments.extend(common.etcd.iter().cloned());
         arguments.extend(common.more.iter().cloned());
@@ -258,6 +261,7 @@ mod tests {
             etcd: vec![],
             token_file: "/t/token".into(),
             data_dir: Some("/d".into()),
+            snapshot_copies: 1,
             more: vec!["--default_kv_lease_ttl=3s".into()],
         };
         let arguments = plan.arguments(&common);

@@ -228,6 +228,15 @@ impl Families {
         let help = "Rebuilds of the state from the log";
         self.counter("moonkeeper_rebuilds_total", help, gauges.rebuilds);
         self.0.extend(etcd::families(&gauges.etcd));
+        if let Some(floor) = &gauges.floor {
+            let help = "Batches of the log up to this record may be deleted, and are";
+            self.gauge("moonkeeper_floor", help, floor.floor as f64);
+            let help =
+                "1 if the next snapshots move the floor, 0 if the log grows until something is changed";
+            self.gauge("moonkeeper_floor_can_move", help, f64::from(u8::from(floor.can_move)));
+            let help = "Batches that this primary has deleted in its term";
+            self.gauge("moonkeeper_log_batches_deleted", help, gauges.batches_deleted as f64);
+        }
         if let Some(report) = &gauges.snapshots {
             self.0.extend(snapshots::families(report, SystemTime::now()));
         }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::cluster::etcd_health::EtcdHealth;
+use crate::cluster::log_floor::FloorState;
 use crate::replication::node::status::{Activity, SnapshotReport};
 
 /// A reading of all gauges.
@@ -66,6 +67,10 @@ pub struct ReplicationGauges {
     pub etcd: EtcdHealth,
     /// Its snapshots; `None` without a data directory.
     pub snapshots: Option<SnapshotReport>,
+    /// The floor of the log; `None` of a standby.
+    pub floor: Option<FloorState>,
+    /// Batches that it has deleted in this term.
+    pub batches_deleted: u64,
 }
 
 /// Gauges of one segment name.

@@ -151,6 +151,7 @@ impl Control for NodeControl {
             history: status.history,
             digest_at: status.against.clone(),
             snapshots: status.snapshots.as_ref().map(|report| report.status.clone()),
+            oplog: status.floor.clone(),
             faults: faults(&published, &self.peer_faults),
         }
     }

@@ -263,6 +263,7 @@ fn create_node(
         seed: origin.boot_id.0,
         history: origin.history,
         raise_after: RAISE_AFTER,
+        snapshot_copies: ha.snapshot_copies,
         snapshots: snapshots.map(|(snapshots, origin)| SnapshotPolicy {
             interval: snapshots.interval,
             kept: snapshots.kept,

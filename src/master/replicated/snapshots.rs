@@ -16,7 +16,7 @@ use crate::cluster::snapshot::HeldSnapshot;
 use crate::engine::settings::EngineSettings;
 use crate::engine::types::SequenceId;
 use crate::replication::driver::Inputs;
-use crate::replication::node::{Input, SnapshotJob};
+use crate::replication::node::{Input, SnapshotJob, shared_kept};
 use crate::replication::snapshot::{
     self, Capture, FileError, Origin, Progress, Restored, SharedStore, Wanted,
 };
@@ -82,7 +82,7 @@ pub(super) struct SnapshotPlaces {
 /// which may hang, and one for each snapshot that is read.
 pub(super) struct SnapshotWorker {
     jobs: mpsc::Sender<SnapshotJob>,
-    copies: mpsc::Sender<(LogId, SequenceId)>,
+    copies: mpsc::Sender<SnapshotJob>,
     places: Arc<SnapshotPlaces>,
     inputs: Inputs,
 }
@@ -103,9 +103,10 @@ impl SnapshotWorker {
         let (copies, received) = mpsc::channel();
         let (answers, of_copies) = (inputs.clone(), Arc::clone(&places));
         spawn("snapshot-copies", move || {
-            for (log, last) in received {
-                let result = share(&of_copies, log, last);
-                answers.send_from_thread(Input::SnapshotShared { last, result });
+            for job in received {
+                if let Some(answer) = copy_or_prove(&of_copies, job) {
+                    answers.send_from_thread(answer);
+                }
             }
         });
         Self { jobs, copies, places, inputs }
@@ -114,10 +115,17 @@ impl SnapshotWorker {
     /// Passes a job on.
     pub(super) fn submit(&self, job: SnapshotJob) {
         match job {
-            SnapshotJob::Share { log, last } => {
-                if self.copies.send((log, last)).is_err() {
-                    let result = Err("the thread that copies snapshots has ended".to_owned());
-                    self.answer(Input::SnapshotShared { last, result });
+            job @ (SnapshotJob::Share { .. } | SnapshotJob::Prove { .. }) => {
+                let Err(mpsc::SendError(job)) = self.copies.send(job) else { return };
+                let gone = "the thread that copies snapshots has ended".to_owned();
+                match job {
+                    SnapshotJob::Share { last, .. } => {
+                        self.answer(Input::SnapshotShared { last, result: Err(gone) });
+                    }
+                    SnapshotJob::Prove { last, by, .. } => {
+                        self.answer(Input::SnapshotProven { last, by, result: Err(gone) });
+                    }
+                    _ => {}
                 }
             }
             SnapshotJob::Restore { id, wanted, history } => {
@@ -145,7 +153,7 @@ impl SnapshotWorker {
         let answer = match job {
             SnapshotJob::Write { id, .. } => Input::SnapshotWritten { id, result: Err(gone) },
             SnapshotJob::Announce { id, .. } => Input::SnapshotAnnounced { id, result: Err(gone) },
-            SnapshotJob::Discard { .. } | SnapshotJob::Share { .. } | SnapshotJob::Restore { .. } => return,
+            _ => return,
         };
         self.answer(answer);
     }
@@ -163,8 +171,31 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> bool {
 /// Copies a snapshot to the shared storage.
 fn share(places: &SnapshotPlaces, log: LogId, last: SequenceId) -> Result<(), String> {
     let Some(store) = &places.store else { return Err("there is no shared storage".to_owned()) };
-    let shared = store.share(&places.dir, log, &places.member, last, places.kept);
+    let shared = store.share(&places.dir, log, &places.member, last, shared_kept(places.kept));
     shared.map_err(|error| error.to_string())
+}
+
+/// Copies a snapshot to the shared storage, or reads a copy of another member back.
+fn copy_or_prove(places: &SnapshotPlaces, job: SnapshotJob) -> Option<Input> {
+    match job {
+        SnapshotJob::Share { log, last } => {
+            Some(Input::SnapshotShared { last, result: share(places, log, last) })
+        }
+        SnapshotJob::Prove { log, last, by } => {
+            let result = prove(places, log, &by, last);
+            Some(Input::SnapshotProven { last, by, result })
+        }
+        _ => None,
+    }
+}
+
+/// Reads a copy of another member back, and returns the digest of its state.
+fn prove(places: &SnapshotPlaces, log: LogId, by: &str, last: SequenceId) -> Result<String, String> {
+    let Some(store) = &places.store else { return Err("there is no shared storage".to_owned()) };
+    // Without an answer the node would wait.
+    let read = catch_unwind(AssertUnwindSafe(|| store.read_back(log, by, last)));
+    let read = read.map_err(|_| "the thread that read it panicked".to_owned())?;
+    read.map(|header| format!("{:016x}", header.digest.0)).map_err(|error| error.to_string())
 }
 
 /// Reads the newest wanted snapshot of the directory of this master, else of the shared storage.
@@ -201,7 +232,7 @@ fn carry_out(dir: &Path, job: SnapshotJob) -> Option<Input> {
             None
         }
         // Not in this directory alone.
-        SnapshotJob::Share { .. } | SnapshotJob::Restore { .. } => None,
+        SnapshotJob::Share { .. } | SnapshotJob::Prove { .. } | SnapshotJob::Restore { .. } => None,
     }
 }
 

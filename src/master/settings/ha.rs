@@ -45,6 +45,8 @@ pub struct HaSettings {
     pub snapshots: Option<SnapshotSettings>,
     /// Storage that all masters share, for copies of snapshots.
     pub snapshot_store: Option<SharedStore>,
+    /// How many members have to hold a snapshot before the log below it is deleted.
+    pub snapshot_copies: usize,
     /// Which calls are answered before they are durable.
     pub durability: Durability,
     /// What a promotion does with objects whose lease has ended.
@@ -174,6 +176,7 @@ impl Reader<'_> {
             data_dir: self.path("data_dir"),
             snapshots: self.snapshots(warnings)?,
             snapshot_store: self.snapshot_store()?,
+            snapshot_copies: self.snapshot_copies()?,
             durability: self.durability(warnings)?,
             expired: match self.values.text("expired") {
                 "keep" => Expired::Keep,

@@ -9,6 +9,9 @@ use crate::replication::snapshot::SharedStore;
 /// Shortest time between two snapshots. A bare number counts milliseconds, so `--snapshot_interval=600` is a mistake.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Most copies that can be asked for: with more, a single member that is away stops the floor in most clusters.
+const MAX_COPIES: usize = 5;
+
 /// When snapshots are taken, and how many are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SnapshotSettings {
@@ -82,6 +85,16 @@ impl Reader<'_> {
             return Err(FlagError::Conflict(text.to_owned()));
         }
         Ok(Some(SharedStore::Directory(path)))
+    }
+
+    /// Reads how many members have to hold a snapshot.
+    pub(super) fn snapshot_copies(&self) -> Result<usize, FlagError> {
+        usize::try_from(self.uint("snapshot_copies"))
+            .ok()
+            .filter(|copies| (1..=MAX_COPIES).contains(copies))
+            .ok_or_else(|| {
+                self.values.out_of_range("snapshot_copies", &format!("1 to {MAX_COPIES} is accepted"))
+            })
     }
 
     fn snapshot_interval(&self) -> Result<Option<Duration>, FlagError> {

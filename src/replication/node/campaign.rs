@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::compaction::Compaction;
 use super::raising::Raising;
 use super::{CallId, Leadership, Node, Phase, Purpose, Stage};
 use crate::cluster::log_end::History;
@@ -295,6 +296,7 @@ impl Node {
             handover: None,
             told: false,
             raising: Raising::of(format),
+            compaction: Compaction::new(),
         }));
         self.peers.clear();
         planted!(ServeEarly => self.open());

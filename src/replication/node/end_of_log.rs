@@ -1,9 +1,11 @@
-//! Reading where the log ends, which format it is in, and whether a recovery has begun it: all as of one revision.
+//! Reading where the log ends, which format it is in, up to where its beginning may be missing, and whether a recovery
+//! has begun it: all as of one revision.
 
 use bytes::Bytes;
 
 use super::Node;
 use crate::cluster::log_end::{History, Latest, LogId};
+use crate::cluster::log_floor::LogFloor;
 use crate::cluster::recovered::Recovered;
 use crate::coordination::types::{Get, KeyRange, Op, OpResult, Request, Txn};
 use crate::engine::Engine;
@@ -12,19 +14,26 @@ use crate::replication::formats::LogFormat;
 
 use super::trust::Trust;
 
-/// The values of the keys `latest`, `format` and `recovered`.
+/// Reason for not following when etcd does not answer what was asked.
+const UNEXPECTED: &str = "unexpected answer from etcd";
+
+/// The values of the keys `latest`, `format`, `floor` and `recovered`.
 pub(super) struct LogEnd {
     pub end: Option<Latest>,
     pub format: Option<Bytes>,
+    pub floor: Option<LogFloor>,
     pub recovered: Option<Recovered>,
 }
 
 impl LogEnd {
     /// Reads the answer to [`Node::end_request`]. The error is why this master cannot follow this log.
     pub(super) fn of(results: &[OpResult]) -> Result<Self, String> {
-        let [OpResult::Got(latest), OpResult::Got(format), OpResult::Got(recovered)] = results else {
-            return Err("unexpected answer from etcd".to_owned());
-        };
+        let mut pages = Vec::with_capacity(results.len());
+        for result in results {
+            let OpResult::Got(page) = result else { return Err(UNEXPECTED.to_owned()) };
+            pages.push(page);
+        }
+        let [latest, format, floor, recovered] = pages[..] else { return Err(UNEXPECTED.to_owned()) };
         let format = format.entries.first().map(|entry| entry.value.clone());
         LogFormat::of_key(format.as_deref()).map_err(|refusal| refusal.to_string())?;
         let latest = latest.entries.first().map(|entry| Latest::from_bytes(&entry.value)).transpose();
@@ -32,16 +41,18 @@ impl LogEnd {
         let recovered =
             recovered.entries.first().map(|entry| Recovered::from_bytes(&entry.value)).transpose();
         let recovered = recovered.map_err(|error| error.to_string())?;
-        Ok(Self { end, format, recovered })
+        // One that cannot be read bars no reader: a gap in the batches shows where the log begins.
+        let floor = floor.entries.first().and_then(|entry| LogFloor::from_bytes(&entry.value).ok());
+        Ok(Self { end, format, floor, recovered })
     }
 }
 
 impl Node {
-    /// Returns a request for the end of the log, its format and its recovery, as of one revision.
+    /// Returns a request for the end of the log, its format, its floor and its recovery, as of one revision.
     pub(super) fn end_request(&self) -> Request {
         let get = |key| Op::Get(Get::all(KeyRange::key(key)));
         let keys = &self.settings.keys;
-        let success = vec![get(keys.latest()), get(keys.format()), get(keys.recovered())];
+        let success = vec![get(keys.latest()), get(keys.format()), get(keys.floor()), get(keys.recovered())];
         Request::Txn(Txn { success, ..Txn::default() })
     }
 
@@ -51,13 +62,13 @@ impl Node {
     }
 
     /// Drops the state and the history if the log that ends here was begun by a recovery that supersedes the log which
-    /// this master knows. Nothing else makes a master give up what it knows to be durable.
-    pub(super) fn leave_superseded_log(&mut self, end: Option<&Latest>) {
-        let (Some(end), Some(History(known))) = (end, self.history) else { return };
+    /// this master knows. Nothing else makes a master give up what it knows to be durable. Returns whether it did.
+    pub(super) fn leave_superseded_log(&mut self, end: Option<&Latest>) -> bool {
+        let (Some(end), Some(History(known))) = (end, self.history) else { return false };
         let asked = self.recovery_of(end.log).is_some_and(|recovered| recovered.replaces(&known, end));
         let asked = asked || (planted!(FollowUnasked) && self.misfit(Some(end)).is_some());
         if !asked {
-            return;
+            return false;
         }
         tracing::warn!(
             log = %end.log,
@@ -72,6 +83,7 @@ impl Node {
         if let Some(snapshots) = &mut self.snapshots {
             snapshots.forget_log();
         }
+        true
     }
 
     /// Returns whether a recovery has begun this log after that record.

@@ -10,6 +10,7 @@ use super::heard::{Heard, PrimaryWord};
 use super::trust::Trust;
 use super::{CallId, Node, Purpose, WatchId};
 use crate::cluster::log_end::{History, Latest};
+use crate::cluster::log_floor::LogFloor;
 use crate::cluster::member::BootId;
 use crate::cluster::recovered::Recovered;
 use crate::cluster::view::Leader;
@@ -39,6 +40,10 @@ const SILENCE: Duration = Duration::from_secs(3);
 /// Delay before a read that failed is tried again.
 const RETRY: Duration = Duration::from_millis(100);
 
+/// How long a standby waits until etcd has its need before it reads the log all the same: a store that takes no writes
+/// can still be read.
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
+
 /// A watch that breaks sooner after its start is not restarted at once.
 const SHORT_WATCH: Duration = Duration::from_secs(1);
 
@@ -61,6 +66,10 @@ pub(super) struct Following {
     pub format: Option<Bytes>,
     /// The recovery that has begun the log, as it was last read.
     pub recovered: Option<Recovered>,
+    /// The floor of the log, as it was last read.
+    pub floor: Option<LogFloor>,
+    /// The first record that the log still has, if this node has not everything before it.
+    pub begins_at: Option<SequenceId>,
     page: Page,
     /// The read of the log's end while the node is live, and when it was sent.
     end_call: Option<(CallId, Monotonic)>,
@@ -94,6 +103,8 @@ enum Stage {
     Idle,
     /// Earliest time of the next attempt.
     Waiting(Monotonic),
+    /// The log is read as soon as etcd has what this node needs of it; since when that has been so.
+    Telling(Option<Monotonic>),
     /// The end of the log is being read.
     End(CallId),
     /// Pages are being read, all as of one revision. `is_last` says that this one goes to the end of the log.
@@ -127,6 +138,7 @@ impl Following {
         self.position = position;
         self.stage = Stage::Idle;
         self.trouble = None;
+        self.begins_at = None;
         self.heard.forget();
     }
 
@@ -158,6 +170,7 @@ impl Node {
     pub(super) fn follow(&mut self, now: Monotonic) {
         match self.following.stage {
             Stage::Idle => self.read_log(),
+            Stage::Telling(since) => self.read_when_told(now, since),
             Stage::Waiting(until) if now >= until => self.read_log(),
             // Without a primary the watch is silent, too, but reading again costs little.
             Stage::Live { heard, .. } if now.since(heard) > SILENCE => self.read_log(),
@@ -182,7 +195,8 @@ impl Node {
             return;
         };
         let Ok(Response::Txn { results, .. }) = result else { return };
-        let Ok(LogEnd { end, .. }) = LogEnd::of(&results) else { return self.read_log() };
+        let Ok(LogEnd { end, floor, .. }) = LogEnd::of(&results) else { return self.read_log() };
+        self.following.floor = floor;
         // An end that does not fit the history is examined by a full read.
         if self.misfit(end.as_ref()).is_some() {
             return self.read_log();
@@ -206,9 +220,27 @@ impl Node {
         self.following.stage = Stage::Idle;
     }
 
-    /// Reads the log from the position of this node.
+    /// Reads the log from the position of this node, once etcd has what this node needs of it: a primary that deletes
+    /// batches writes the floor first and reads the needs then, so it has seen this need, or this node sees that floor.
     pub(super) fn read_log(&mut self) {
         self.unfollow();
+        if self.need_is_told() {
+            self.read_end();
+        } else {
+            self.following.stage = Stage::Telling(None);
+        }
+    }
+
+    fn read_when_told(&mut self, now: Monotonic, since: Option<Monotonic>) {
+        let since = since.unwrap_or(now);
+        if self.need_is_told() || now.since(since) >= TOLD_WITHIN {
+            self.read_end();
+        } else {
+            self.following.stage = Stage::Telling(Some(since));
+        }
+    }
+
+    fn read_end(&mut self) {
         let request = self.end_request();
         self.following.stage = Stage::End(self.call(Purpose::LogEnd, request));
     }
@@ -250,13 +282,16 @@ impl Node {
             self.following.stage = Stage::Waiting(now.plus(RETRY));
             return;
         };
-        let LogEnd { end, format, recovered } = match LogEnd::of(&results) {
+        let LogEnd { end, format, floor, recovered } = match LogEnd::of(&results) {
             Ok(read) => read,
             Err(reason) => return self.stuck(now, reason),
         };
-        self.following.format = format;
-        self.following.recovered = recovered;
-        self.leave_superseded_log(end.as_ref());
+        let following = &mut self.following;
+        (following.format, following.floor, following.recovered) = (format, floor, recovered);
+        if self.leave_superseded_log(end.as_ref()) {
+            // What it needs of the new log is not told yet.
+            return self.read_log();
+        }
         if let Some(reason) = self.misfit(end.as_ref()) {
             return self.stuck(now, reason);
         }
@@ -350,6 +385,7 @@ impl Node {
                 return false;
             }
         }
+        self.following.begins_at = None;
         let position = self.following.position;
         if let Some(history) = self.history.filter(|history| history.is_missed(before, &position)) {
             let last = history.0.last.0;
@@ -379,6 +415,7 @@ impl Node {
     fn log_begins_later(&mut self, now: Monotonic, batch: &[u8]) {
         let Ok(batch) = Batch::open(batch) else { return self.read_log() };
         let (log, first) = (batch.header.log, batch.header.first);
+        self.following.begins_at = Some(first);
         if self.restore(now, log, first) {
             self.following.stage = Stage::Restoring;
         } else {

@@ -69,6 +69,15 @@ pub enum SnapshotJob {
         /// The last record of the snapshot.
         last: SequenceId,
     },
+    /// Read back a copy in the shared storage that another member wrote; it must not hold up the other jobs either.
+    /// Answered by [`Input::SnapshotProven`].
+    Prove {
+        log: LogId,
+        /// The last record of the snapshot.
+        last: SequenceId,
+        /// The member that wrote it.
+        by: String,
+    },
     /// Read a snapshot from the directory or from the shared storage; it must not hold up the other jobs either.
     /// Answered by [`Input::SnapshotRestored`].
     Restore {
@@ -187,6 +196,15 @@ pub enum Input {
         /// The last record of the snapshot.
         last: SequenceId,
         result: Result<(), String>,
+    },
+    /// A copy in the shared storage was read back and is undamaged, with the digest of its state in hexadecimal digits;
+    /// or it is not, or could not be read.
+    SnapshotProven {
+        /// The last record of the snapshot.
+        last: SequenceId,
+        /// The member that wrote it.
+        by: String,
+        result: Result<String, String>,
     },
     /// The wanted snapshot was read; `None` if there is none.
     SnapshotRestored { id: RestoreId, restored: Option<Restored> },
@@ -323,6 +341,8 @@ pub struct Settings {
     pub history: Option<History>,
     /// For how long all live members have to read a newer format before the log is raised to it.
     pub raise_after: Duration,
+    /// How many members have to hold a snapshot, unless it is in shared storage, before the log below it is deleted.
+    pub snapshot_copies: usize,
     /// Snapshots, and what the directory of snapshots held at the start; `None` without one.
     pub snapshots: Option<SnapshotPolicy>,
 }

@@ -43,6 +43,7 @@ impl Node {
         self.advance_handover(now);
         self.write(now);
         self.publish(now);
+        self.compact(now);
     }
 
     /// Keeps the lease alive that this node leads with, or stands for election with.

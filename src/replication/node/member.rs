@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::need::is_told;
 use super::{CallId, Node, Phase, Purpose, Snapshots};
 use crate::cluster::member::{MAX_TROUBLE_CHARS, MemberValue};
 use crate::cluster::role::Role;
@@ -35,6 +36,11 @@ impl Member {
         self.next = Monotonic::default();
     }
 
+    /// Returns the value that etcd has, as far as this node knows.
+    pub(super) fn written(&self) -> Option<&MemberValue> {
+        self.written.as_ref()
+    }
+
     /// Returns the lease of the key.
     pub(super) fn lease(&self) -> Option<LeaseId> {
         self.lease
@@ -63,6 +69,9 @@ impl Node {
                 .filter(|_| !leads)
                 .map(|why| why.chars().take(MAX_TROUBLE_CHARS).collect()),
             snapshots: self.snapshots.as_ref().map_or(Vec::new(), Snapshots::listed),
+            proven: self.snapshots.as_ref().map_or(Vec::new(), Snapshots::proven),
+            needs: if leads { None } else { self.following.need() },
+            floor: self.floor_state(),
             formats: Format::readable_numbers(),
             version: self.settings.version.clone(),
         }
@@ -73,7 +82,7 @@ impl Node {
             return;
         }
         let value = self.member_value(now);
-        // A change of role or readiness is written at once, a new position at the interval.
+        // A change of role or readiness, and of what the floor rests on, is written at once, a new position at the interval.
         let told = |written: &MemberValue| {
             written.role == value.role
                 && written.caught_up == value.caught_up
@@ -81,6 +90,9 @@ impl Node {
                 && written.rebuilding == value.rebuilding
                 && written.digest_at == value.digest_at
                 && written.trouble == value.trouble
+                && written.snapshots == value.snapshots
+                && written.proven == value.proven
+                && is_told(value.needs.as_ref(), written)
         };
         let news = self.member.lease.is_some() && !self.member.written.as_ref().is_some_and(told);
         if now < self.member.next && !news {

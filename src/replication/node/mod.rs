@@ -5,6 +5,7 @@
 //! does. Its only effects are commands, which the driver carries out.
 
 mod campaign;
+mod compaction;
 mod end_of_log;
 mod following;
 mod handover;
@@ -13,6 +14,7 @@ mod interface;
 mod leading;
 mod leaving;
 mod member;
+mod need;
 mod raising;
 mod seen_keys;
 mod snapshots;
@@ -43,8 +45,10 @@ pub use interface::{
     SnapshotJob, SnapshotPolicy, SnapshotRequest, TICK,
 };
 pub use seen_keys::SeenKeys;
+pub use snapshots::shared_kept;
 
 use campaign::Campaign;
+use compaction::Compaction;
 use following::Following;
 use handover::Handover;
 use heard::PrimaryWord;
@@ -84,6 +88,8 @@ enum Purpose {
     HandoverLease,
     /// Delete the election key.
     Handover,
+    /// A step of the compaction of the log.
+    Compaction,
     /// The answer is ignored.
     Nobody,
 }
@@ -123,6 +129,7 @@ struct Leadership {
     /// Whether the address was published in this term: another time is after a hand-over that was given up.
     told: bool,
     raising: Raising,
+    compaction: Compaction,
 }
 
 /// A standby that is connected to this primary's peer port.
@@ -303,6 +310,7 @@ impl Node {
             Input::SnapshotWritten { id, result } => self.snapshot_written(now, id, result),
             Input::SnapshotAnnounced { id, result } => self.snapshot_announced(now, id, result),
             Input::SnapshotShared { last, result } => self.snapshot_shared(now, last, result),
+            Input::SnapshotProven { last, by, result } => self.snapshot_proven(now, last, &by, result),
             Input::SnapshotRestored { id, restored } => self.snapshot_restored(now, id, restored),
             Input::TakeSnapshot { id } => self.snapshot_requested(now, id),
             Input::Stop => self.stop(now),
@@ -347,6 +355,7 @@ impl Node {
             Purpose::Publish => self.published(now, call, result),
             Purpose::HandoverLease => self.handover_lease_granted(now, call, result),
             Purpose::Handover => self.handed_over(now, call, result),
+            Purpose::Compaction => self.compaction_answered(now, call, result),
             Purpose::Nobody => {}
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 pub use super::snapshots::SnapshotReport;
 use super::{Campaign, Node, Phase, Snapshots, Stage};
 use crate::cluster::log_end::History;
+use crate::cluster::log_floor::FloorState;
 use crate::cluster::member::DigestAt;
 use crate::cluster::promotion::PromotionReason;
 use crate::cluster::role::Role;
@@ -79,6 +80,10 @@ pub struct NodeStatus {
     pub promotion: Option<Promotion>,
     /// Its snapshots; `None` without a directory for them.
     pub snapshots: Option<SnapshotReport>,
+    /// The floor of the log; `None` of a standby.
+    pub floor: Option<FloorState>,
+    /// Batches that it has deleted in this term.
+    pub batches_deleted: u64,
 }
 
 impl Node {
@@ -163,6 +168,8 @@ impl Node {
             lease_left: lease.map(|deadline| Monotonic(deadline.0).since(now)),
             promotion: self.report.clone(),
             snapshots: self.snapshots.as_ref().map(Snapshots::report),
+            floor: self.floor_state(),
+            batches_deleted: self.batches_deleted(),
         }
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::background;
 use super::files::{self, check_bytes, header, list};
-use super::{FileError, FormatError};
+use super::{FileError, FormatError, Header};
 use crate::cluster::log_end::LogId;
 use crate::engine::types::SequenceId;
 
@@ -55,11 +55,37 @@ impl SharedStore {
             .map_err(|source| files::io(&folder, source))?;
         let (from, to) = (files::file(dir, last), files::file(&folder, last));
         background::run(|| {
+            let newer = list(&folder)?.into_iter().filter(|(other, _)| *other > last).count();
+            if newer >= kept.max(1) {
+                // It would be removed again at once. The next snapshot is newer than all of them.
+                return Err(files::io(&to, io::ErrorKind::AlreadyExists.into()));
+            }
             if check_bytes(&to).is_err() {
                 copy(&from, &to)?;
             }
             files::prune(&folder, kept.max(1))
         })
+    }
+
+    /// Reads back the copy that a member has written, with all of its checksums, and returns its header.
+    ///
+    /// # Errors
+    ///
+    /// If it is not there, cannot be read, or is damaged.
+    pub fn read_back(&self, log: LogId, member: &str, last: SequenceId) -> Result<Header, FileError> {
+        let Self::Directory(root) = self;
+        let folder = root.join(log.to_string()).join(format!("{MEMBER}{member}"));
+        if member.contains('/') {
+            // The name is what another process has written to etcd.
+            return Err(files::io(&folder, io::ErrorKind::InvalidInput.into()));
+        }
+        let path = files::file(&folder, last);
+        let header = background::run(|| check_bytes(&path))?;
+        if header.at.last == last && header.at.log == log {
+            Ok(header)
+        } else {
+            Err(FileError::Wrong { path, why: FormatError::Header })
+        }
     }
 
     /// Returns the snapshots of this log, newest first.

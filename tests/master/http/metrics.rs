@@ -116,6 +116,8 @@ fn with_etcd(durable: u64, applied: u64, activity: Activity, etcd: EtcdHealth) -
         rebuilds: 0,
         etcd,
         snapshots: None,
+        floor: None,
+        batches_deleted: 0,
     };
     let gauges = Gauges { sequence_id: applied, replication: Some(replication), ..Gauges::default() };
     parse(&Metrics::new().prometheus_text(&gauges)).1

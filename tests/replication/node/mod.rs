@@ -1,6 +1,7 @@
 //! What a node does when a hand-over stalls, its state is in doubt, the log is not the one that it knows, or etcd
 //! refuses to write: one schedule each, in virtual time.
 
+mod compaction;
 mod formats;
 mod promotions;
 mod reasons;

@@ -99,6 +99,18 @@ pub struct World {
     pub snapshots_every: Option<Duration>,
     /// There is storage that all masters share.
     pub has_store: bool,
+    /// How many members have to hold a snapshot before the log below it is deleted.
+    pub snapshot_copies: usize,
+    /// Directories of masters that start are lost with their machines.
+    pub ephemeral: bool,
+    /// Transactions that write the floor stay on their way to etcd.
+    pub holds_floors: bool,
+    /// Those that do, with who waits for their answers.
+    pub held_floors: Vec<(usize, CallId, Request)>,
+    /// Transactions that delete batches stay on their way to etcd.
+    pub holds_deletions: bool,
+    /// Those that do.
+    pub held_deletions: Vec<Request>,
 }
 
 impl World {
@@ -123,6 +135,12 @@ impl World {
             most_counted: 0,
             snapshots_every: None,
             has_store: false,
+            snapshot_copies: 2,
+            ephemeral: false,
+            holds_floors: false,
+            held_floors: Vec::new(),
+            holds_deletions: false,
+            held_deletions: Vec::new(),
         };
         (0..masters).for_each(|_| world.add_master());
         world
@@ -169,10 +187,11 @@ impl World {
             seed: boot_id.0 * 7919,
             history,
             raise_after: Duration::from_secs(60),
+            snapshot_copies: self.snapshot_copies,
             snapshots: self.snapshots_every.map(|every| SnapshotPolicy {
                 interval: Some(every),
                 kept: 2,
-                durable: true,
+                durable: !self.ephemeral,
                 has_store: self.has_store,
                 origin,
             }),
@@ -251,6 +270,13 @@ impl World {
             match command {
                 Command::Call { call, .. } if self.etcd_stopped => {
                     self.unanswered.push((index, call, self.now + CALL_TIMEOUT));
+                }
+                Command::Call { call, request, .. } if self.is_held(&request) => {
+                    if self.holds_floors {
+                        self.held_floors.push((index, call, request));
+                    } else {
+                        self.held_deletions.push(request);
+                    }
                 }
                 Command::Call { call, request, .. } => {
                     let Some(result) = self.call(&request) else { continue };
@@ -335,6 +361,23 @@ impl World {
             self.granted.push(*lease);
         }
         Some(result)
+    }
+
+    /// Whether a step of compaction stays on its way to etcd.
+    fn is_held(&self, request: &Request) -> bool {
+        let Request::Txn(txn) = request else { return false };
+        txn.success.iter().any(|op| match op {
+            Op::Put { key, .. } => self.holds_floors && *key == self.keys.floor(),
+            Op::Delete(range) => self.holds_deletions && self.keys.batches().contains(&range.start),
+            Op::Get(_) => false,
+        })
+    }
+
+    /// The floor that stayed on its way arrives, and its master is told at once.
+    pub fn release_floor(&mut self) {
+        let (index, call, request) = self.held_floors.remove(0);
+        let result = self.model.call(self.time(), &request);
+        self.input(index, Input::Answer { call, result });
     }
 
     /// Counts the keys in the range of a page: etcd does, however few of them it returns.

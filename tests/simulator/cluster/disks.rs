@@ -13,7 +13,7 @@ use moonkeeper::engine::format::Format;
 use moonkeeper::engine::record::Record;
 use moonkeeper::engine::types::{LogTime, SequenceId};
 use moonkeeper::replication::incarnation::Incarnation;
-use moonkeeper::replication::node::{Input, RestoreId, SnapshotId, SnapshotJob, SnapshotPolicy};
+use moonkeeper::replication::node::{Input, RestoreId, SnapshotId, SnapshotJob, SnapshotPolicy, shared_kept};
 use moonkeeper::replication::snapshot::{
     Capture, Header, Origin, Progress, Restored, Wanted, begin, describe, read_from, unusable, write_to,
 };
@@ -34,8 +34,6 @@ pub struct File {
     of_primary: bool,
     /// No master wrote it.
     forged: bool,
-    /// A bit of it has changed.
-    damaged: bool,
     /// If its state is not what the log says: the digest in the log that shows it.
     shown_by: Option<SequenceId>,
 }
@@ -47,6 +45,26 @@ pub struct Disks {
     used: bool,
     interval: Option<Duration>,
     kept: usize,
+    /// There is storage that all masters share.
+    has_store: bool,
+    /// Directories outlive the machines of their masters.
+    durable: bool,
+    /// What is in the shared storage.
+    shared: Vec<Shared>,
+}
+
+/// A copy in the shared storage.
+struct Shared {
+    /// The master that wrote it.
+    by: usize,
+    header: Header,
+    bytes: Vec<u8>,
+    /// Another master has read it back.
+    proven: bool,
+    /// When it was removed.
+    removed: Option<u64>,
+    /// If its state is not what the log says: the digest in the log that shows it.
+    shown_by: Option<SequenceId>,
 }
 
 impl Disks {
@@ -54,27 +72,90 @@ impl Disks {
         let mut rng = Rng::new(seed ^ 0x6469_736b_7300_0000);
         let interval = rng.percent(85).then(|| Duration::from_millis(500 + rng.below(5_000)));
         let used = matches!(Focus::of(seed), Focus::Everything | Focus::Log);
-        Self { used, interval, kept: 1 + rng.below(3) as usize, rng }
+        let kept = 1 + rng.below(3) as usize;
+        let (has_store, durable) = (rng.percent(50), rng.percent(75));
+        Self { used, interval, kept, has_store, durable, shared: Vec::new(), rng }
     }
 }
 
 impl Disks {
-    /// Whether masters with a data directory have snapshots in it.
-    pub fn is_used(&self) -> bool {
-        self.used
+    /// Whether there is storage that all masters share.
+    pub fn has_store(&self) -> bool {
+        self.has_store
     }
 
-    /// A number from the source of random numbers about snapshots.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.rng.below(bound)
+    /// Whether directories outlive the machines of their masters.
+    pub fn is_durable(&self) -> bool {
+        self.durable
+    }
+
+    /// The copies that were in the shared storage lately, as old as what a primary knows from member keys: who wrote
+    /// each, its last record, and whether another master has read it back.
+    pub fn shared(&self, now: u64) -> impl Iterator<Item = (usize, SequenceId, bool)> + '_ {
+        let is_there = move |copy: &&Shared| copy.removed.is_none_or(|at| at + 10 * SECOND > now);
+        self.shared.iter().filter(is_there).map(|copy| (copy.by, copy.header.at.last, copy.proven))
     }
 }
 
 impl Sim {
-    /// The good snapshots in the directory of a master: where each was taken.
-    pub fn good_files(&self, index: usize) -> impl Iterator<Item = Latest> + '_ {
+    /// The last records of the snapshots that a master has announced and still has. One that was damaged since counts:
+    /// that is what the other copies are for.
+    pub fn announced_files(&self, index: usize) -> Vec<SequenceId> {
         let files = self.masters[index].files.iter();
-        files.filter(|file| file.announced && !file.forged && !file.damaged).map(|file| file.header.at)
+        files.filter(|file| file.announced && !file.forged).map(|file| file.header.at.last).collect()
+    }
+
+    /// A snapshot is copied to the shared storage, and what is not kept there any longer is removed.
+    pub fn share_snapshot(&mut self, index: usize, log: LogId, last: SequenceId) {
+        let failed = self.disks.rng.percent(5);
+        let of = |file: &&File| file.announced && file.header.at.log == log && file.header.at.last == last;
+        let file = self.masters[index]
+            .files
+            .iter()
+            .find(of)
+            .map(|file| (file.header, file.bytes.clone(), file.shown_by));
+        let result = match file {
+            _ if failed => Err("stale file handle".to_owned()),
+            None => Err("no such file".to_owned()),
+            Some((header, bytes, shown_by)) => {
+                let kept = shared_kept(self.disks.kept);
+                let shared = &mut self.disks.shared;
+                let mut own: Vec<&mut Shared> =
+                    shared.iter_mut().filter(|copy| copy.by == index && copy.removed.is_none()).collect();
+                own.sort_unstable_by_key(|copy| Reverse(copy.header.at.last));
+                if own.iter().filter(|copy| copy.header.at.last > last).count() >= kept {
+                    let result = Err("newer ones are there".to_owned());
+                    return self.input(index, Input::SnapshotShared { last, result });
+                }
+                if !own.iter().any(|copy| copy.header.at.last == last) {
+                    own.into_iter().skip(kept - 1).for_each(|copy| copy.removed = Some(self.now));
+                    shared.push(Shared { by: index, header, bytes, proven: false, removed: None, shown_by });
+                }
+                note!(self, "m{index} shares the snapshot of {}", last.0);
+                Ok(())
+            }
+        };
+        self.input(index, Input::SnapshotShared { last, result });
+    }
+
+    /// A copy of another master is read back.
+    pub fn prove_copy(&mut self, index: usize, log: LogId, last: SequenceId, by: String) {
+        let failed = self.disks.rng.percent(5);
+        let writer = self.masters.iter().position(|master| master.name == by);
+        let of = |copy: &&mut Shared| {
+            Some(copy.by) == writer
+                && copy.removed.is_none()
+                && copy.header.at.log == log
+                && copy.header.at.last == last
+        };
+        let result = match self.disks.shared.iter_mut().find(of) {
+            Some(copy) if !failed && copy.by != index => {
+                copy.proven = true;
+                Ok(format!("{:016x}", copy.header.digest.0))
+            }
+            _ => Err("it cannot be read".to_owned()),
+        };
+        self.input(index, Input::SnapshotProven { last, by, result });
     }
 
     /// The newest snapshot in its directory that a running master wants is read.
@@ -88,12 +169,26 @@ impl Sim {
             })
             .collect();
         suitable.sort_by_key(|file| Reverse(file.header.at.last));
-        let read = suitable.into_iter().find_map(|file| {
+        let own = suitable.into_iter().map(|file| (file.header.at, &file.bytes, file.shown_by));
+        let mut copies: Vec<&Shared> = self
+            .disks
+            .shared
+            .iter()
+            .filter(|copy| {
+                copy.removed.is_none()
+                    && copy.header.at.log == wanted.log
+                    && wanted.accepts(copy.header.at.last)
+                    && unusable(&copy.header.at, history.as_ref()).is_none()
+            })
+            .collect();
+        copies.sort_by_key(|copy| Reverse(copy.header.at.last));
+        let copies = copies.into_iter().map(|copy| (copy.header.at, &copy.bytes, copy.shown_by));
+        let read = own.chain(copies).find_map(|(at, bytes, shown_by)| {
             let settings = self.plan.settings.clone();
             let incarnation = Incarnation::restore(self.plan.queue_bytes, |log| {
-                read_from(&mut &file.bytes[..], settings, Some(log)).map(|(_, engine)| engine)
+                read_from(&mut &bytes[..], settings, Some(log)).map(|(_, engine)| engine)
             });
-            Some((incarnation.ok()?, file.header.at, file.shown_by))
+            Some((incarnation.ok()?, at, shown_by))
         });
         let restored = read.map(|(incarnation, at, shown_by)| {
             note!(self, "m{index} continues from the snapshot of {}", at.last.0);
@@ -115,6 +210,10 @@ impl Sim {
     ) -> Option<(SnapshotPolicy, Option<SequenceId>)> {
         if !self.plan.data_dir || !self.disks.used {
             return None;
+        }
+        if !self.disks.durable && self.disks.rng.percent(50) {
+            // Another machine.
+            self.masters[index].files.clear();
         }
         self.tamper(index);
         let mut files = std::mem::take(&mut self.masters[index].files);
@@ -153,7 +252,8 @@ impl Sim {
         }
         self.masters[index].files = files;
         let (interval, kept) = (self.disks.interval, self.disks.kept);
-        Some((SnapshotPolicy { interval, kept, durable: true, has_store: false, origin }, shown_by))
+        let (durable, has_store) = (self.disks.durable, self.disks.has_store);
+        Some((SnapshotPolicy { interval, kept, durable, has_store, origin }, shown_by))
     }
 
     /// What the role of a master wants to be done in its directory.
@@ -188,8 +288,16 @@ impl Sim {
                 let delay = 5 * MS + self.disks.rng.below(SECOND / 2);
                 self.after(delay, Event::SnapshotRead { to, id, wanted, history });
             }
-            SnapshotJob::Share { last, .. } => {
+            SnapshotJob::Share { last, .. } | SnapshotJob::Prove { last, .. } if !self.disks.has_store => {
                 self.fail(("snapshot", format!("m{index} shares {last:?}, and there is no shared storage")));
+            }
+            SnapshotJob::Share { log, last } => {
+                let delay = 5 * MS + self.disks.rng.below(SECOND / 2);
+                self.after(delay, Event::SnapshotShare { to, log, last });
+            }
+            SnapshotJob::Prove { log, last, by } => {
+                let delay = 5 * MS + self.disks.rng.below(SECOND / 2);
+                self.after(delay, Event::SnapshotProve { to, log, last, by });
             }
             SnapshotJob::Discard { last } => {
                 self.masters[index].files.retain(|file| file.announced || file.header.at.last != last);
@@ -221,7 +329,6 @@ impl Sim {
                 announced: false,
                 of_primary,
                 forged: false,
-                damaged: false,
                 shown_by: None,
             };
             self.masters[index].files.push(file);
@@ -278,7 +385,6 @@ impl Sim {
                 let byte = self.disks.rng.below(bytes.len() as u64) as usize;
                 for file in self.masters[index].files.iter_mut().filter(|file| file.header.at == at) {
                     file.bytes[byte] ^= 1;
-                    file.damaged = true;
                 }
             }
             1 if knows_log => {
@@ -325,7 +431,6 @@ impl Sim {
             announced: true,
             of_primary: false,
             forged: true,
-            damaged: false,
             shown_by,
         });
     }

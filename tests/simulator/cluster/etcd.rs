@@ -191,6 +191,10 @@ impl Sim {
         while let Some(event) = self.etcd.model.poll(self.etcd.spy) {
             let WatchEvent::Changes { changes, .. } = event else { continue };
             for change in &changes {
+                if !self.is_restored() {
+                    let checked = self.check_compaction(change, cause);
+                    self.expect(checked);
+                }
                 if cause == Cause::Hand {
                     continue;
                 }

@@ -127,8 +127,21 @@ pub enum Event {
         wanted: Wanted,
         history: Option<History>,
     },
-    /// The log is cut off behind the floor.
-    Truncate,
+    /// A snapshot is copied to the shared storage.
+    SnapshotShare {
+        to: Process,
+        log: LogId,
+        last: SequenceId,
+    },
+    /// A copy of another master is read back.
+    SnapshotProve {
+        to: Process,
+        log: LogId,
+        last: SequenceId,
+        by: String,
+    },
+    /// A batch of another log comes to lie beside those of this one.
+    OtherLog,
     /// A snapshot was announced, or could not be.
     SnapshotAnnounced {
         to: Process,
@@ -236,7 +249,7 @@ pub struct Counts {
     pub snapshot_starts: u64,
     /// States that a running master has built from a snapshot.
     pub restored: u64,
-    /// Times that batches were deleted behind the floor.
+    /// Floors that were written.
     pub truncations: u64,
     /// Snapshots that were damaged or put in another's place.
     pub tampered: u64,

@@ -166,6 +166,7 @@ impl Sim {
             seed: self.rng.next(),
             history,
             raise_after: self.witnesses.raise_after,
+            snapshot_copies: self.snapshot_copies(),
             snapshots,
         };
         self.masters[index].machine.boot(self.now);
@@ -298,6 +299,8 @@ impl Sim {
             Event::SnapshotRead { id, wanted, history, .. } => {
                 self.read_snapshot(index, id, &wanted, history);
             }
+            Event::SnapshotShare { log, last, .. } => self.share_snapshot(index, log, last),
+            Event::SnapshotProve { log, last, by, .. } => self.prove_copy(index, log, last, by),
             Event::SnapshotAnnounced { id, result, .. } => {
                 self.input(index, Input::SnapshotAnnounced { id, result });
             }

@@ -61,6 +61,7 @@ pub use plan::ALL as FAULTS;
 pub use plan::Focus;
 use plan::Plan;
 use rng::Rng;
+use truncation::Floors;
 use truth::Truth;
 use watchdog::Watchdog;
 use witness::Witnesses;
@@ -119,6 +120,7 @@ pub struct Sim {
     /// Decides whose machines sleep.
     sleeps: Rng,
     disks: Disks,
+    floors: Floors,
 }
 
 /// Runs a seed, with a trace or, which takes less time, without.
@@ -168,6 +170,7 @@ impl Sim {
             witnesses: Witnesses::new(seed),
             sleeps: machines::rng(seed),
             disks: Disks::new(seed),
+            floors: Floors::default(),
             keys,
             plan,
             rng,
@@ -195,7 +198,6 @@ impl Sim {
         let calm = sim.plan.faults_until;
         sim.after(calm, Event::Calm);
         sim.after(watchdog::EVERY, Event::Watchdog);
-        sim.truncate_later();
         let settle = sim.plan.end - plan::SECOND;
         sim.after(settle, Event::Settle);
         sim
@@ -247,7 +249,7 @@ impl Sim {
             Event::Switchover { master, to } => self.switch_over(master, to),
             Event::Revoke => self.revoke_leader(),
             Event::Mend => self.mend(),
-            Event::Truncate => self.truncate(),
+            Event::OtherLog => self.leave_other_log(),
             Event::Settle => self.settled = self.truth.last,
             Event::Tick(to)
             | Event::Answer { to, .. }
@@ -266,6 +268,8 @@ impl Sim {
             | Event::SnapshotWrite { to, .. }
             | Event::SnapshotAnnounced { to, .. }
             | Event::SnapshotRead { to, .. }
+            | Event::SnapshotShare { to, .. }
+            | Event::SnapshotProve { to, .. }
             | Event::Upkeep { of: to, .. }
             | Event::LookAgain { of: to, .. } => {
                 if self.masters[to.master].boot == to.boot {

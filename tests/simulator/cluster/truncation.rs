@@ -1,108 +1,169 @@
-//! The log is cut off behind the floor. The floor itself is computed by the code of the masters, from what really lies in
-//! their directories; who deletes the batches is not part of the masters yet, so it is done by hand here.
+//! The log is truncated by the masters. What is checked is what they write to etcd: the floor rests on snapshots that
+//! really lie where they say, no batch is deleted above it, or of another log, and none that a member needed before the
+//! floor was written (INV-6).
 
-use moonkeeper::coordination::types::{KeyRange, Op, Request, Txn};
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use moonkeeper::cluster::log_end::LogId;
+use moonkeeper::cluster::log_floor::LogFloor;
+use moonkeeper::cluster::member::{BootId, ElectionValue, MemberValue};
+use moonkeeper::coordination::types::{Change, KeyValue, LeaseId, Op, Request, Txn};
 use moonkeeper::engine::types::SequenceId;
-use moonkeeper::replication::floor::{Holdings, Need, Place, SnapshotCopy, floor};
 
 use super::plan::SECOND;
 use super::truth::Cause;
 use super::{Event, Sim};
 
-/// Batches that are deleted at once.
-const CHUNK: usize = 100;
+type Broken = (&'static str, String);
 
-impl Sim {
-    /// The next time that the log is looked at.
-    pub fn truncate_later(&mut self) {
-        if self.plan.data_dir && self.disks.is_used() {
-            let delay = 2 * SECOND + self.disks.below(6 * SECOND);
-            self.after(delay, Event::Truncate);
-        }
+/// What a process needs of the log, as etcd has it, and since which revision.
+struct Need {
+    boot: BootId,
+    after: SequenceId,
+    since: u64,
+}
+
+/// What etcd has about the floor of the log.
+#[derive(Default)]
+pub struct Floors {
+    /// Every floor that was written, and the revision that did it.
+    written: Vec<(SequenceId, u64)>,
+    needs: BTreeMap<Bytes, Need>,
+    /// The process that leads, or led last.
+    leader: BootId,
+    /// A batch of another log lies beside those of this one.
+    has_other: bool,
+}
+
+impl Floors {
+    fn member(&mut self, entry: &KeyValue) {
+        let value: Option<MemberValue> = serde_json::from_slice(&entry.value).ok();
+        let need = value.and_then(|value| Some((value.boot_id, value.needs?)));
+        let Some((boot, need)) = need else {
+            self.needs.remove(&entry.key);
+            return;
+        };
+        let after = SequenceId(need.after);
+        let before = self.needs.get(&entry.key).filter(|it| it.boot == boot && it.after <= after);
+        let since = before.map_or(entry.mod_revision, |before| before.since);
+        self.needs.insert(entry.key.clone(), Need { boot, after, since });
     }
 
-    /// The batches up to the floor are deleted.
-    pub fn truncate(&mut self) {
-        self.truncate_later();
-        let Some(log) = self.truth.log() else { return };
-        if self.is_damaged() {
-            return;
+    /// The revision from which on this record could be deleted.
+    fn allowed_at(&self, last: SequenceId) -> Option<u64> {
+        self.written.iter().find(|(floor, _)| *floor >= last).map(|(_, revision)| *revision)
+    }
+
+    fn deleted(&self, first: SequenceId, last: SequenceId) -> Result<(), Broken> {
+        let batch = format!("the batch {}..{}", first.0, last.0);
+        let Some(allowed_at) = self.allowed_at(last) else {
+            let floor = self.written.last().map_or(0, |floor| floor.0.0);
+            return Err(("INV-6", format!("{batch} was deleted, and the floor is {floor}")));
+        };
+        let needed = |need: &&Need| need.after < last && need.since < allowed_at && need.boot != self.leader;
+        match self.needs.values().find(needed) {
+            None => Ok(()),
+            Some(Need { boot, after, since }) => {
+                let what = format!(
+                    "{batch} was deleted, and {} needs what comes after {} since revision {since}, the floor is of {allowed_at}",
+                    boot.0, after.0
+                );
+                Err(("INV-6", what))
+            }
         }
-        let (copies, needs) = (self.copies(), self.needs());
-        let wanted = self.masters.len().min(2);
-        let holdings = Holdings { log, floor: self.truth.truncated, copies: &copies, needs: &needs, wanted };
-        let Ok(floor) = floor(&holdings) else { return };
-        self.check_floor(floor, &copies, &needs, wanted);
-        let up_to = floor.min(self.least_second());
-        let from = self.truth.truncated;
-        let doomed = self.truth.batches.iter().filter(|(last, _)| **last > from && **last <= up_to);
-        let keys: Vec<_> = doomed.map(|(_, (header, _))| self.keys.batch(log, header.first)).collect();
-        if keys.is_empty() {
-            return;
+    }
+}
+
+impl Sim {
+    /// How many masters have to hold a snapshot. Without shared storage a master finds only its own, so all do.
+    pub fn snapshot_copies(&self) -> usize {
+        if self.disks.has_store() { self.plan.masters.min(2) } else { self.plan.masters }
+    }
+
+    /// What a change in etcd means for what may be deleted.
+    pub fn check_compaction(&mut self, change: &Change, cause: Cause) -> Result<(), Broken> {
+        let members = self.keys.members();
+        match change {
+            Change::Put(entry) if members.contains(&entry.key) => self.floors.member(entry),
+            Change::Deleted { key, .. } if members.contains(key) => _ = self.floors.needs.remove(key),
+            Change::Put(entry) if entry.key == self.keys.election() => {
+                let value = serde_json::from_slice::<ElectionValue>(&entry.value);
+                self.floors.leader = value.map_or(BootId(0), |value| value.boot_id);
+            }
+            Change::Put(entry) if entry.key == self.keys.floor() && cause != Cause::Hand => {
+                return self.floor_written(entry);
+            }
+            Change::Deleted { key, .. } if self.keys.batches().contains(key) && cause != Cause::Hand => {
+                let first = self.truth.log().and_then(|log| self.keys.first_of_batch(log, key));
+                let Some(first) = first else {
+                    return Err(("INV-6", "a batch of another log was deleted".into()));
+                };
+                let last = self.truth.batches.range(first..).next().map_or(first, |(last, _)| *last);
+                return self.floors.deleted(first, last);
+            }
+            _ => {}
         }
-        note!(self, "the log is truncated up to {}: {} batches", up_to.0, keys.len());
+        Ok(())
+    }
+
+    fn floor_written(&mut self, entry: &KeyValue) -> Result<(), Broken> {
+        let floor = LogFloor::from_bytes(&entry.value).map_err(|why| ("INV-6", why.to_string()))?;
+        if Some(floor.log) != self.truth.log() {
+            return Err(("INV-6", format!("{floor:?} is of another log")));
+        }
+        note!(self, "the floor is {}", floor.last.0);
         self.counts.truncations += 1;
-        self.truth.truncated = up_to;
-        for chunk in keys.chunks(CHUNK) {
-            let success = chunk.iter().map(|key| Op::Delete(KeyRange::key(key.clone()))).collect();
-            let _ = self.by_hand(&Request::Txn(Txn { success, ..Txn::default() }));
+        self.floors.written.push((floor.last, entry.mod_revision));
+        if !std::mem::replace(&mut self.floors.has_other, true) {
+            self.after(1, Event::OtherLog);
         }
+        self.check_floor(floor.last)
+    }
+
+    /// A batch of another log comes to lie beside those of this one: no deletion may touch it. Masters that watch take
+    /// it for damage, and read their own log again.
+    pub fn leave_other_log(&mut self) {
+        if self.is_damaged() {
+            return self.after(SECOND, Event::OtherLog);
+        }
+        note!(self, "by hand: a batch of another log");
+        let key = self.keys.batch(LogId(1), SequenceId(1));
+        let put = Op::Put { key, value: Bytes::from_static(b"of another log"), lease: LeaseId(0) };
+        let _ = self.by_hand(&Request::Txn(Txn { success: vec![put], ..Txn::default() }));
+        self.watchdog.trouble(self.now + 4 * SECOND);
         self.look(Cause::Hand);
     }
 
-    /// Who holds which good snapshot.
-    fn copies(&self) -> Vec<SnapshotCopy> {
-        let of = |index: usize| {
-            let name = self.masters[index].name.clone();
-            self.good_files(index).map(move |at| SnapshotCopy {
-                log: at.log,
-                last: at.last,
-                place: Place::Member { name: name.clone(), durable: true },
-            })
+    /// What lies below the floor is in two snapshots. Each is in proven shared storage or in as many directories as it
+    /// has to be, of those that outlive their machines.
+    fn check_floor(&self, floor: SequenceId) -> Result<(), Broken> {
+        let wanted = self.snapshot_copies();
+        let durable = |index: usize| {
+            let files = if self.disks.is_durable() { self.announced_files(index) } else { Vec::new() };
+            files.into_iter().filter(|last| *last >= floor).collect::<Vec<_>>()
         };
-        (0..self.masters.len()).flat_map(of).collect()
-    }
-
-    /// What processes that run have not read yet.
-    fn needs(&self) -> Vec<Need> {
-        let Some(log) = self.truth.log() else { return Vec::new() };
-        let need = |master: &super::masters::Master| {
-            let node = master.node.as_ref()?;
-            Some(Need { member: master.name.clone(), log, after: node.incarnation().engine.applied() })
+        let held: Vec<Vec<SequenceId>> = (0..self.masters.len()).map(durable).collect();
+        let shared: Vec<(usize, SequenceId, bool)> =
+            self.disks.shared(self.now).filter(|it| it.1 >= floor).collect();
+        let covered = |in_range: &dyn Fn(SequenceId) -> bool| {
+            shared.iter().any(|(_, last, proven)| *proven && in_range(*last))
+                || held.iter().filter(|held| held.iter().any(|last| in_range(*last))).count() >= wanted
         };
-        self.masters.iter().filter_map(need).collect()
-    }
-
-    /// The highest record that every directory has two good snapshots from: there is no other storage here, and the
-    /// newest one of a directory may be damaged before the next process of its master reads it.
-    fn least_second(&self) -> SequenceId {
-        let second = |index| {
-            let mut all: Vec<SequenceId> = self.good_files(index).map(|at| at.last).collect();
-            all.sort_unstable_by(|one, other| other.cmp(one));
-            all.get(1).copied().unwrap_or_default()
-        };
-        (0..self.masters.len()).map(second).min().unwrap_or_default()
-    }
-
-    /// What lies below the floor is in two snapshots, each of them in as many directories as it has to be, and no process
-    /// that runs has yet to read it (INV-6).
-    fn check_floor(&mut self, floor: SequenceId, copies: &[SnapshotCopy], needs: &[Need], wanted: usize) {
-        let needed = needs.iter().find(|need| need.after < floor);
-        if let Some(need) = needed {
-            let what =
-                format!("the floor is {}, and {} has read up to {}", floor.0, need.member, need.after.0);
-            self.fail(("INV-6", what));
-        }
-        let holders = |in_range: &dyn Fn(SequenceId) -> bool| {
-            let of = |index: &usize| self.good_files(*index).any(|at| in_range(at.last));
-            (0..self.masters.len()).filter(of).count()
-        };
-        let kept_twice = copies.iter().any(|border| {
-            holders(&|last| last > border.last) >= wanted
-                && holders(&|last| (floor..=border.last).contains(&last)) >= wanted
+        let all = held.iter().flatten().copied().chain(shared.iter().map(|it| it.1));
+        let split =
+            all.clone().any(|border| covered(&|last| last > border) && covered(&|last| last <= border));
+        // A member that has taken another one since has removed the oldest.
+        let two_each = held.iter().filter(|held| held.len() >= 2).count() >= wanted;
+        let two_shared = (0..self.masters.len()).any(|by| {
+            let of = || shared.iter().filter(|it| it.0 == by);
+            of().count() >= 2 && of().any(|it| it.2)
         });
-        if !kept_twice {
-            self.fail(("INV-6", format!("the floor is {}, and the snapshots are {copies:?}", floor.0)));
+        if split || two_each || two_shared {
+            return Ok(());
         }
+        let what =
+            format!("the floor is {}, {wanted} copies are wanted, held {held:?} shared {shared:?}", floor.0);
+        Err(("INV-6", what))
     }
 }

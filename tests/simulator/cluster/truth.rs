@@ -104,8 +104,6 @@ pub struct Truth {
     began: Option<(u64, LogTime)>,
     /// What became of objects that were written in place.
     pub rewritten: Rewritten,
-    /// Batches up to this record were deleted behind the floor.
-    pub truncated: SequenceId,
     /// The state of a master was corrupted: it may write digests that do not match.
     pub corruption: bool,
     /// What happened since it was last asked.
@@ -158,7 +156,6 @@ impl Truth {
             written: BTreeSet::new(),
             began: None,
             rewritten: Rewritten::default(),
-            truncated: SequenceId(0),
             corruption: false,
             news: News::default(),
         }
@@ -246,9 +243,6 @@ impl Truth {
                     Latest::from_bytes(&entry.value).map_err(|error| ("INV-1", error.to_string()))?;
                 let fits = latest.last == self.last && latest.checksum == self.checksum;
                 if fits { Ok(()) } else { Err(("INV-2", format!("{latest:?} does not end the log"))) }
-            }
-            Change::Deleted { key, .. } if self.keys.batches().contains(key) => {
-                Err(("INV-6", "a batch was deleted".into()))
             }
             _ => Ok(()),
         }

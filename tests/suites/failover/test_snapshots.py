@@ -95,7 +95,6 @@ def test_a_killed_standby_starts_from_its_snapshot_and_can_lead(start_world):
     primary = world.masters.primary()
     standby, other = world.masters.standbys()
     wait_for_snapshot_of_all(world, standby)
-    assert held(primary) == [], "a primary with standbys takes none"
 
     # Records after the snapshot, some of them while the standby is away.
     put(world, "raw-later")
@@ -126,7 +125,8 @@ def test_all_masters_stop_and_start_and_a_damaged_snapshot_is_skipped(start_worl
     wait_for_snapshot_of_all(world, other, count=2)
     for each in world.masters.all:
         each.kill()
-    assert len(files(one)) == 2 and len(files(other)) == 2, "older ones are removed"
+    # One more may be kept: the nearest above the floor of the log.
+    assert all(len(files(each)) in (2, 3) for each in (one, other)), "older ones are removed"
     assert all(each.stat().st_mode & 0o077 == 0 for each in files(one)), "only the owner may read them"
 
     damage(files(one)[0])
@@ -269,11 +269,11 @@ def test_a_snapshot_on_request(start_world):
 
     def listed():
         members = {each["member"]: each["held"] for each in json.loads(command("list", *etcd, "-o", "json"))}
-        found = [each["sequence_id"] for each in members[standby.name]]
-        return found == held(standby) and members[primary.name] == []
+        # The primary takes one, too, once standbys are two ahead of it.
+        return all([one["sequence_id"] for one in members[each.name]] == held(each) for each in (standby, primary))
 
     wait_until(listed, "the snapshots to be in etcd")
-    assert f"{primary.name} holds none" in command("list", "--http", primary.host.at(primary.metrics_port))
+    assert primary.name in command("list", "--http", primary.host.at(primary.metrics_port))
 
     data = standby.folder / standby.name
     assert command("verify", data).count(": good: ") == len(files(standby))

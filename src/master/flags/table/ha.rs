@@ -194,7 +194,7 @@ pub(super) const FLAGS: &[Flag] = &[
         "true",
         Replication,
         "Whether --data_dir outlives the machine of this master; false for an emptyDir of Kubernetes or a disk that goes \
-         with a virtual machine. Shown with each snapshot (moonkeeper snapshot list)",
+         with a virtual machine. Snapshots in such a directory do not count for deleting the log",
     ),
     used(
         "durability",

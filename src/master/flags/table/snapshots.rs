@@ -32,6 +32,14 @@ pub(super) const FLAGS: &[Flag] = &[
          starts from the newest of them; needs --data_dir; none if empty",
     ),
     used(
+        "snapshot_copies",
+        Uint32,
+        "2",
+        Replication,
+        "Number of members that have to hold a snapshot in a durable --data_dir before the log below it is deleted; 1 for a \
+         cluster of one master",
+    ),
+    used(
         "enable_snapshot",
         Bool,
         "false",

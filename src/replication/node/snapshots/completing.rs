@@ -26,11 +26,32 @@ impl Node {
         }
         if let Stage::Pending(attempt, written) = std::mem::replace(&mut snapshots.stage, Stage::Idle) {
             let (id, last) = (attempt.id, attempt.last);
-            let older = snapshots.held.iter().skip(snapshots.kept - 1);
-            let remove = older.map(|held| SequenceId(held.sequence_id)).collect();
             snapshots.stage = Stage::Announcing(attempt, written);
+            let remove = self.prunable();
+            let Some(snapshots) = &mut self.snapshots else { return };
+            snapshots.removing.clone_from(&remove);
             self.commands.push(Command::Snapshot(SnapshotJob::Announce { id, last, remove }));
         }
+    }
+
+    /// Returns which snapshots are not kept any longer once another one is announced. Beyond the newest ones, two stay:
+    /// the one that is nearest above the floor, because the log below it may be deleted and the floor rests on two of
+    /// each holder; and one that a member needs the log after, because it is reading it.
+    fn prunable(&self) -> Vec<SequenceId> {
+        let Some(snapshots) = &self.snapshots else { return Vec::new() };
+        let older = snapshots.held.iter().skip(snapshots.kept - 1);
+        let mut older: Vec<SequenceId> = older.map(|held| SequenceId(held.sequence_id)).collect();
+        let floor = self.log().map_or(SequenceId(0), |log| self.known_floor(log));
+        if floor > SequenceId(0) {
+            let nearest = older.iter().rposition(|last| *last >= floor);
+            nearest.map(|nearest| older.remove(nearest));
+        }
+        let needed = |last: &SequenceId| {
+            self.seen_keys.members().filter_map(|it| it.needs.as_ref()).any(|need| need.after == last.0)
+        };
+        let needed = older.iter().rposition(needed);
+        needed.map(|needed| older.remove(needed));
+        older
     }
 
     /// Gives up a snapshot that is not announced yet.
@@ -116,8 +137,9 @@ impl Node {
         (snapshots.failures, snapshots.error) = (0, None);
         snapshots.report.announced += 1;
         snapshots.report.took = Some(took);
+        let removed = std::mem::take(&mut snapshots.removing);
+        snapshots.held.retain(|held| !removed.contains(&SequenceId(held.sequence_id)));
         snapshots.held.insert(0, held.clone());
-        snapshots.held.truncate(snapshots.kept);
         if let Some(sharing) = &mut snapshots.sharing {
             sharing.announced(attempt.last);
         }
@@ -131,7 +153,7 @@ impl Node {
 
     /// Handles a request for a snapshot of the state as it is now.
     pub(in crate::replication::node) fn snapshot_requested(&mut self, now: Monotonic, id: SnapshotRequest) {
-        let refusal = self.snapshot_refusal(now);
+        let refusal = self.snapshot_refusal(now, true);
         let wanted = self.incarnation.engine.applied();
         let result = match (refusal, &mut self.snapshots) {
             (Some(refusal), _) => Err(refusal),

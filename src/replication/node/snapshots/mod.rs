@@ -7,6 +7,7 @@
 //! own: they show that the log has one which confirms the file to a master that starts from it, no more.
 
 mod completing;
+mod proving;
 mod restoring;
 mod schedule;
 mod sharing;
@@ -19,15 +20,17 @@ use std::time::Duration;
 use super::Command;
 use super::interface::{SnapshotId, SnapshotPolicy, SnapshotRequest};
 use crate::cluster::snapshot::{
-    HeldSnapshot, MAX_LISTED, SnapshotProgress, SnapshotRefused, SnapshotStage, SnapshotStatus,
+    HeldSnapshot, MAX_LISTED, ProvenCopy, SnapshotProgress, SnapshotRefused, SnapshotStage, SnapshotStatus,
 };
 use crate::engine::types::{SequenceId, Term};
 use crate::replication::snapshot::{BeginningCapture, Progress};
 use crate::replication::time::Monotonic;
 
+use proving::Proving;
 use restoring::Restoring;
 use schedule::Schedule;
 use sharing::Sharing;
+pub use sharing::shared_kept;
 
 /// Delay after the first attempt that failed. It doubles with each further one.
 const BACKOFF: Duration = Duration::from_secs(1);
@@ -44,6 +47,8 @@ pub(super) struct Snapshots {
     durable: bool,
     /// Announced snapshots of this log, newest first.
     held: Vec<HeldSnapshot>,
+    /// Those that are removed when the one that is being announced is.
+    removing: Vec<SequenceId>,
     started_from: Option<SequenceId>,
     stage: Stage,
     /// Since when this master has led without a standby that could take snapshots; `None` otherwise.
@@ -57,6 +62,7 @@ pub(super) struct Snapshots {
     report: SnapshotReport,
     /// `None` without storage that all masters share.
     sharing: Option<Sharing>,
+    proving: Proving,
     restoring: Restoring,
 }
 
@@ -116,6 +122,7 @@ impl Snapshots {
             kept: (*kept).max(1),
             durable: *durable,
             held: origin.held.iter().map(of_directory).collect(),
+            removing: Vec::new(),
             started_from: origin.restored.as_ref().map(|restored| restored.at.last),
             stage: Stage::Idle,
             alone_since: None,
@@ -125,6 +132,7 @@ impl Snapshots {
             last_id: SnapshotId::default(),
             report: SnapshotReport::default(),
             sharing: has_store.then(|| Sharing::new(&origin.held)),
+            proving: Proving::default(),
             restoring: Restoring::new(origin.restored.as_ref(), *has_store),
         }
     }
@@ -142,7 +150,33 @@ impl Snapshots {
     /// Returns the announced snapshots as the member key lists them: without those that a doubt has taken in.
     pub(super) fn listed(&self) -> Vec<HeldSnapshot> {
         let trusted = self.held.iter().filter(|held| !self.restoring.suspects(SequenceId(held.sequence_id)));
-        trusted.take(MAX_LISTED).cloned().collect()
+        let listed = trusted.take(MAX_LISTED).cloned().collect();
+        planted!(FloorBeforeVerified => return self.with_unverified(listed));
+        listed
+    }
+
+    /// Returns whether the directory of this master is the only place where it finds a snapshot when it starts again.
+    pub(super) fn is_only_place(&self) -> bool {
+        self.durable && self.sharing.is_none()
+    }
+
+    /// Returns the last record of the newest announced snapshot.
+    pub(super) fn newest(&self) -> Option<SequenceId> {
+        self.held.first().map(|held| SequenceId(held.sequence_id))
+    }
+
+    /// Returns the copies of other members that this master has read back.
+    pub(super) fn proven(&self) -> Vec<ProvenCopy> {
+        self.proving.proven.clone()
+    }
+
+    /// Planted bug: also lists the snapshot that no digest has confirmed yet.
+    #[cfg(feature = "planted")]
+    fn with_unverified(&self, mut listed: Vec<HeldSnapshot>) -> Vec<HeldSnapshot> {
+        if let Stage::Pending(_, held) = &self.stage {
+            listed.insert(0, HeldSnapshot { durable: self.durable, ..held.clone() });
+        }
+        listed
     }
 
     pub(super) fn report(&self) -> SnapshotReport {
@@ -160,6 +194,8 @@ impl Snapshots {
             started_from: self.started_from.map(|last| last.0),
             running,
             error: self.error.clone(),
+            proven: self.proving.proven.clone(),
+            proof_error: self.proving.error.clone(),
             store_error: self.sharing.as_ref().and_then(|sharing| sharing.error.clone()),
         };
         let (copied, failed) = self.sharing.as_ref().map_or((0, 0), |it| (it.copied, it.failed));

@@ -88,6 +88,13 @@ impl Sharing {
     }
 }
 
+/// Returns how many copies of a member the shared storage keeps: two at least. A copy that another member has just read
+/// back, and that the floor rests on, must not go with the next one, which no other member has read yet.
+#[must_use]
+pub fn shared_kept(kept: usize) -> usize {
+    kept.max(2)
+}
+
 impl Node {
     /// Has the newest announced snapshot copied to the shared storage.
     pub(super) fn share_snapshot(&mut self, now: Monotonic) {
@@ -115,6 +122,9 @@ impl Node {
             tracing::info!(sequence_id = last.0, "copied a snapshot to the shared storage");
             let held = snapshots.held.iter_mut().find(|held| held.sequence_id == last.0);
             held.into_iter().for_each(|held| held.shared = true);
+            // The store keeps no more of this member.
+            let copies = snapshots.held.iter_mut().filter(|held| held.shared);
+            copies.skip(shared_kept(snapshots.kept)).for_each(|held| held.shared = false);
         }
     }
 }

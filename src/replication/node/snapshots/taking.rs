@@ -45,6 +45,7 @@ impl Node {
         self.write_snapshot(now);
         self.announce_snapshot();
         self.share_snapshot(now);
+        self.prove_copy(now);
         self.note_alone(now);
         let by_itself = self.takes_by_itself(now);
         let Some(snapshots) = &self.snapshots else { return };
@@ -60,7 +61,7 @@ impl Node {
         }
         // The digests of a quiet primary are no reason for another one.
         let has_changed = snapshots.held.is_empty() || snapshots.holds(changed).is_none();
-        match self.snapshot_refusal(now) {
+        match self.snapshot_refusal(now, asked) {
             None if asked || has_changed => self.begin_snapshot(now),
             None => {
                 if let Some(snapshots) = &mut self.snapshots {
@@ -112,6 +113,7 @@ impl Node {
             Phase::Leading(_) => {
                 let patience = snapshots.schedule.interval().map_or(ALONE_FOR, |it| it.min(ALONE_FOR));
                 snapshots.alone_since.is_some_and(|since| now.since(since) >= patience)
+                    || self.floor_waits_for_own()
             }
             Phase::Campaigning(_) | Phase::Leaving(_) | Phase::Stopped => false,
         }
@@ -146,15 +148,19 @@ impl Node {
         against.then_some("the primary of this term has logged a wrong digest")
     }
 
-    /// Returns why no snapshot can begin now.
-    pub(super) fn snapshot_refusal(&self, now: Monotonic) -> Option<SnapshotRefused> {
+    /// Returns why no snapshot can begin now. A primary that is not alone takes one only when the floor waits for it.
+    pub(super) fn snapshot_refusal(&self, now: Monotonic, asked: bool) -> Option<SnapshotRefused> {
         if self.snapshots.is_none() {
             return Some(SnapshotRefused::NoDataDir);
         }
         let role = match &self.phase {
             _ if self.stopping => Some("is stopping"),
             Phase::Standby => None,
-            Phase::Leading(leadership) if is_serving(leadership) && self.is_alone() => return None,
+            Phase::Leading(leadership)
+                if is_serving(leadership) && (self.is_alone() || !asked && self.floor_waits_for_own()) =>
+            {
+                return None;
+            }
             Phase::Leading(_) => Some("leads"),
             Phase::Campaigning(_) => Some("stands for election"),
             Phase::Leaving(_) => Some("is stepping down"),
