@@ -150,9 +150,6 @@ bugs! { simulator: {
     TrustSnapshot => ["doubt"],
     /// A master starts from a snapshot of another log than the one that it knows.
     AnySnapshotLog => ["snapshot"],
-    /// A master follows a log that is shorter than the one it knows, or another one, although no recovery has superseded
-    /// what it knows.
-    FollowUnasked => ["history", "INV-3"],
 }
 schedule: {
     /// An object that changes while a snapshot is taken is not kept as it was.
@@ -165,6 +162,9 @@ schedule: {
     RestoreTooOld,
     /// A primary gives bytes away right after a recovery.
     StartAfterRecovery,
+    /// A master follows a log that is shorter than the one it knows, or another one, although no recovery has superseded
+    /// what it knows.
+    FollowUnasked,
 }
 threads: {
     /// A reader is granted a lease on an object that is about to be removed.

@@ -199,6 +199,22 @@ fn a_log_that_does_not_supersede_theirs_is_followed_by_no_master() {
     }
 }
 
+/// A bug on purpose: masters would go on with a log that is shorter than what they know, without a word.
+#[cfg(feature = "planted")]
+#[test]
+fn planted_a_log_that_supersedes_nothing_would_be_followed() {
+    use moonkeeper::planted::{Bug, plant};
+    let (mut world, _, later, last, _) = in_the_dark();
+    recover(&mut world, None, last, vec![], true);
+    plant(Some(Bug::FollowUnasked));
+    wake(&mut world);
+    world.run(seconds(10));
+    plant(None);
+    let primary = world.primary();
+    assert_eq!(world.has(primary, &later), 0);
+    assert_eq!(log_of(world.status(primary).history), NEW);
+}
+
 #[test]
 fn a_recovery_that_ends_in_the_middle_has_changed_nothing() {
     let (mut world, keys, later, last, histories) = in_the_dark();
