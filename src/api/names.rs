@@ -34,6 +34,9 @@ pub const CONTAINER: &str = "master";
 /// The container beside it, and the volume that they share.
 pub const COMPANION: &str = "companion";
 
+/// The volume of a master's own files, and so the beginning of the names of the claims.
+pub const DATA: &str = "data";
+
 /// The file of the token in the admin Secret.
 pub const TOKEN_KEY: &str = "token";
 /// The certificate authorities in a Secret.

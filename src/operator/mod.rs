@@ -9,9 +9,11 @@ pub mod admin_client;
 pub mod apply;
 pub mod build;
 pub mod caches;
+pub mod claim_trouble;
 #[cfg(test)]
 mod context_tests;
 pub mod credentials;
+mod delete_object;
 pub mod endpoints;
 pub mod etcd_access;
 mod etcd_health_watch;

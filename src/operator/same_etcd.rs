@@ -143,6 +143,7 @@ mod tests {
             etcd_health: EtcdHealth::default(),
             stateful_set: None,
             pods: vec![PodFacts { name: "demo-0".to_owned(), ..PodFacts::default() }],
+            claims: Vec::new(),
             switchover: Call::Idle,
             promotion: None,
             deletion: Call::Idle,

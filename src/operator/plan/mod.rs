@@ -12,10 +12,12 @@ pub mod leadership;
 pub mod promotion;
 pub mod scale;
 pub mod switchover;
+pub mod volumes;
 
 use std::time::Duration;
 
 use crate::api::{DeletionPolicy, FailoverReport, MasterClusterSpec, SwitchoverReport};
+use crate::operator::claim_trouble::CLAIM_PENDING;
 use crate::operator::observation::{EtcdKeys, Observation};
 use crate::operator::same_etcd::is_etcd_in_doubt;
 
@@ -87,6 +89,9 @@ pub enum Act {
         /// Address of the primary's admin API.
         address: String,
     },
+    /// The StatefulSet is deleted without its pods, because its volume claims cannot be changed: the next pass creates it
+    /// anew around them.
+    ReplaceStatefulSet { uid: String },
     /// The StatefulSet is scaled to 0, before the keys of a deleted resource are deleted.
     EndMasters,
     /// The keys in etcd are deleted, unless a master uses them or the log is another one.
@@ -94,6 +99,16 @@ pub enum Act {
         /// The log that the masters of this cluster wrote, as the status names it.
         log: Option<String>,
     },
+    /// The volume claims of a deleted resource are deleted, after its keys.
+    DeleteClaims { claims: Vec<OldClaim> },
+}
+
+/// A volume claim that is to be deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OldClaim {
+    pub name: String,
+    /// Tells it from a later one of the same name.
+    pub uid: String,
 }
 
 /// Work beside the pass that clients do not notice.
@@ -160,8 +175,12 @@ pub fn plan(name: &str, spec: &MasterClusterSpec, observed: &Observation) -> Pla
         plan.requeue_after(RETRY_INTERVAL);
         Objects::KeepMasters
     } else {
-        Objects::Apply { replicas: scale::replicas(spec, observed, &mut plan.waits) }
+        plan.stateful_set(spec, observed)
     };
+    if observed.pods.iter().any(|pod| pod.trouble.as_ref().is_some_and(|it| it.reason == CLAIM_PENDING)) {
+        // A claim that waits for too long stalls the cluster, and no watch tells of the time.
+        plan.requeue_after(RETRY_INTERVAL);
+    }
     if let Some(view) = observed.etcd.view() {
         plan.chores.extend(promotion::stale_keys(observed, name, view));
     }
@@ -205,6 +224,24 @@ impl Plan {
         self.requeue_after(UNWATCHED_INTERVAL);
     }
 
+    /// Plans the StatefulSet, which has to go first if it has other volumes than the spec.
+    fn stateful_set(&mut self, spec: &MasterClusterSpec, observed: &Observation) -> Objects {
+        match volumes::step(spec, observed) {
+            volumes::Step::Fits => {
+                Objects::Apply { replicas: scale::replicas(spec, observed, &mut self.waits) }
+            }
+            volumes::Step::Replace(act) => {
+                self.act = Some(act);
+                self.waits.push(volumes::REPLACED.to_owned());
+                Objects::KeepMasters
+            }
+            volumes::Step::Wait => {
+                self.waits.push(volumes::REPLACED.to_owned());
+                Objects::KeepMasters
+            }
+        }
+    }
+
     fn switch(&mut self, spec: &MasterClusterSpec, observed: &Observation) {
         match switchover::step(spec, observed) {
             switchover::Step::Nothing => {}
@@ -230,7 +267,7 @@ impl Plan {
                     self.waits.push("the primary to hand over".to_owned());
                     self.act = Some(act);
                 } else {
-                    self.waits.push("the StatefulSet to scale down before the switchover".to_owned());
+                    self.waits.push("the StatefulSet to change before the switchover".to_owned());
                 }
             }
         }

@@ -8,6 +8,7 @@ mod etcd;
 pub mod events;
 mod members;
 mod status_diff;
+mod up_to_date;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 

@@ -5,6 +5,7 @@ mod etcd;
 mod leadership;
 mod properties;
 mod tables;
+mod volumes;
 
 use std::sync::Arc;
 
@@ -23,7 +24,8 @@ use moonkeeper::cluster::view::{ClusterView, Leader, Member, Serving, Stamp, Sto
 use moonkeeper::coordination::types::LeaseId;
 use moonkeeper::engine::types::Term;
 use moonkeeper::operator::observation::{
-    Call, CallError, EtcdKeys, KeysLeft, Observation, PodFacts, PromotionAnswer, StatefulSetFacts,
+    Call, CallError, ClaimFacts, ClaimPhase, ClaimShape, EtcdKeys, KeysLeft, Observation, PodFacts,
+    PromotionAnswer, StatefulSetFacts,
 };
 use moonkeeper::operator::plan::deletion::Farewell;
 use moonkeeper::operator::plan::{Act, Chore, Finalizer, Objects, Plan, plan};
@@ -81,6 +83,9 @@ fn done(spec: &MasterClusterSpec, observed: &Observation, plan: &Plan) -> Observ
     if let (Objects::Apply { replicas }, Some(set)) = (plan.objects, &mut after.stateful_set) {
         set.replicas = replicas;
     }
+    if let Some(Act::ReplaceStatefulSet { .. }) = &plan.act {
+        after.stateful_set = None;
+    }
     after.status = status(NAME, spec, observed, plan, &Applied::default());
     after
 }
@@ -107,6 +112,7 @@ fn healthy(leader: u8, term: u64) -> Observation {
         role: Some(if ordinal == leader { "primary" } else { "standby" }.to_owned()),
         ready: true,
         revision: Some("r1".to_owned()),
+        claim: Some(claim_name(ordinal)),
         ..PodFacts::default()
     };
     Observation {
@@ -137,12 +143,34 @@ fn healthy(leader: u8, term: u64) -> Observation {
             existing: Some(3),
             update_revision: Some("r1".to_owned()),
             deleted: false,
+            uid: "set".to_owned(),
+            claim: Some(shape("8Gi")),
         }),
         pods: (0..3).map(pod).collect(),
+        claims: (0..3).map(claim).collect(),
         switchover: Call::Idle,
         promotion: None,
         deletion: Call::Idle,
         deletion_attempts: 0,
+    }
+}
+
+fn claim_name(ordinal: u8) -> String {
+    format!("data-{NAME}-{ordinal}")
+}
+
+/// What the default spec asks for.
+fn shape(size: &str) -> ClaimShape {
+    ClaimShape { size: size.to_owned(), storage_class: None }
+}
+
+fn claim(ordinal: u8) -> ClaimFacts {
+    ClaimFacts {
+        name: claim_name(ordinal),
+        phase: ClaimPhase::Bound,
+        shape: shape("8Gi"),
+        uid: format!("claim-{ordinal}"),
+        deleted: false,
     }
 }
 

@@ -22,8 +22,10 @@ fn pod(ordinal: u8) -> impl Strategy<Value = PodFacts> {
         prop::bool::weighted(0.2),
         prop::option::weighted(0.8, Just(())),
         prop::bool::weighted(0.2),
+        prop::bool::weighted(0.8),
     )
-        .prop_map(move |(role, ready, deleted, ip, another)| PodFacts {
+        .prop_map(move |(role, ready, deleted, ip, another, has_claim)| PodFacts {
+            claim: has_claim.then(|| claim_name(ordinal)),
             name: pod_name(ordinal),
             uid: format!("uid-{ordinal}"),
             // Another address: a pod that was made again under the name of the one before.
@@ -193,6 +195,7 @@ prop_compose! {
         status in last_status(),
         etcd in etcd_keys(),
         endpoints_unverified in prop::bool::weighted(0.1),
+        claims in prop::bool::weighted(0.8),
         set in prop::option::weighted(0.8, (0i32..6, any::<bool>(), prop::option::of(0i32..6))),
         pods in pods(),
         switchover in call(),
@@ -214,8 +217,11 @@ prop_compose! {
                 existing,
                 update_revision: Some("r1".to_owned()),
                 deleted,
+                uid: "set".to_owned(),
+                claim: claims.then(|| shape("8Gi")),
             }),
             pods,
+            claims: (0..3).map(claim).collect(),
             switchover,
             promotion: promotion.map(|(term, told)| PromotionAnswer {
                 term,
@@ -304,7 +310,7 @@ proptest! {
             let stays = ready.iter().any(|pod| ordinal(pod) < replicas);
             prop_assert!(stays || ready.is_empty(), "{replicas} masters, {:?} caught up", ready);
         }
-        if matches!(plan.act, Some(Act::EndMasters | Act::DeleteKeys { .. })) {
+        if matches!(plan.act, Some(Act::EndMasters | Act::DeleteKeys { .. } | Act::DeleteClaims { .. })) {
             prop_assert!(observed.deleted_at.is_some() && spec.deletion_policy == DeletionPolicy::Delete);
         }
     }
@@ -389,6 +395,8 @@ proptest! {
         observed.deleted_at = Some(now() - SignedDuration::from_secs(3600));
         observed.finalizer = true;
         observed.deletion_attempts = 1000;
+        // Those that are to be deleted are being deleted by now.
+        observed.claims.iter_mut().for_each(|claim| claim.deleted = true);
         let no_answer = || Call::Done(String::new(), Err(KeysLeft::Failed("no answer".to_owned())));
         if observed.deletion.is_running() {
             // A call has a deadline.
