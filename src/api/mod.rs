@@ -25,5 +25,5 @@ pub use spec::{
 };
 pub use status::{
     Cleaned, EtcdStatus, FailoverReport, LeaderStatus, MasterClusterStatus, MemberStatus, OplogStatus, Phase,
-    SwitchoverReport, SwitchoverResult,
+    SnapshotEntry, SnapshotReport, SnapshotResult, SwitchoverReport, SwitchoverResult,
 };

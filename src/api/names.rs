@@ -7,6 +7,11 @@ pub const FIELD_MANAGER: &str = "moonkeeper-operator";
 /// Keeps a resource until its keys in etcd are taken care of.
 pub const FINALIZER: &str = "moonkeeper.dev/etcd-keys";
 
+/// On a MasterCluster: another value asks for a snapshot.
+pub const SNAPSHOT_REQUEST: &str = "moonkeeper.dev/snapshot-requested";
+/// Most characters of the value of [`SNAPSHOT_REQUEST`] that count: the status repeats it.
+pub const MAX_REQUEST_CHARS: usize = 63;
+
 /// On every object of a cluster: the name of the cluster.
 pub const CLUSTER_LABEL: &str = "moonkeeper.dev/cluster";
 /// On pods, written by the operator only: who leads.

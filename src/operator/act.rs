@@ -19,6 +19,7 @@ use super::metrics::Write;
 use super::observation::{Call, CallError, KeysLeft, PromotionAnswer};
 use super::plan::leadership::Relabel;
 use super::plan::{Act, Chore, Finalizer, OldClaim};
+use super::take_snapshot::take_snapshot;
 use crate::api::MasterCluster;
 use crate::api::names::{FIELD_MANAGER, FINALIZER, ROLE_LABEL};
 use crate::coordination::etcd::Etcd;
@@ -125,6 +126,11 @@ pub async fn act(
         Act::DeleteKeys { log } => {
             if let Some(etcd_session) = etcd_session {
                 delete_keys(writer, etcd_session, log);
+            }
+        }
+        Act::TakeSnapshot { request_id, candidates } => {
+            if let (Some(etcd_session), Some(credentials)) = (etcd_session, credentials) {
+                take_snapshot(writer, etcd_session, credentials.clone(), request_id, candidates);
             }
         }
         Act::Switchover { request_id, to, address } => {

@@ -54,6 +54,8 @@ fn observed(now: i64) -> Observation {
         pods: vec![PodFacts { name, ip: Some("10.0.0.1".to_owned()), ..PodFacts::default() }],
         claims: Vec::new(),
         switchover: Call::Idle,
+        snapshot_request: None,
+        snapshot: Call::Idle,
         promotion: None,
         deletion: Call::Idle,
         deletion_attempts: 0,

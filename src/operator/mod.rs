@@ -40,5 +40,6 @@ pub mod report;
 pub mod run;
 pub mod same_etcd;
 pub mod scope;
+mod take_snapshot;
 mod way_to_etcd;
 mod write_status;

@@ -37,6 +37,10 @@ pub struct Observation {
     pub claims: Vec<ClaimFacts>,
     /// The last call that asked a primary to hand over.
     pub switchover: Call<Result<SwitchoverDone, CallError>>,
+    /// The request for a snapshot in the annotation; `None` without one.
+    pub snapshot_request: Option<String>,
+    /// The last call that asked for a snapshot.
+    pub snapshot: Call<Result<SnapshotBegun, CallError>>,
     /// The last report of a primary about its promotion.
     pub promotion: Option<PromotionAnswer>,
     /// The last attempt to delete the keys in etcd.
@@ -176,6 +180,17 @@ impl<T> Call<T> {
     pub fn is_running(&self) -> bool {
         matches!(self, Self::Running(_))
     }
+}
+
+/// Answer of a master that takes a snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotBegun {
+    /// Who takes it.
+    pub member: String,
+    /// The snapshot has at least this record; a complete one ends with it.
+    pub sequence_id: u64,
+    /// Whether it counts already.
+    pub complete: bool,
 }
 
 /// Why a call to a master failed.

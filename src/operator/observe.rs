@@ -9,13 +9,15 @@ use kube::ResourceExt;
 
 use super::caches::Caches;
 use super::claim_trouble;
-use super::etcd_session::EtcdSession;
+use super::etcd_session::{Calls, EtcdSession};
 use super::keys_watch::WatchedKeys;
 use super::observation::{
-    Call, ClaimFacts, ClaimPhase, ClaimShape, EtcdKeys, Observation, PodFacts, PodTrouble, StatefulSetFacts,
+    ClaimFacts, ClaimPhase, ClaimShape, EtcdKeys, Observation, PodFacts, PodTrouble, StatefulSetFacts,
 };
 use crate::api::MasterCluster;
-use crate::api::names::{COMPANION, CONTAINER, DATA, FINALIZER, ROLE_LABEL};
+use crate::api::names::{
+    COMPANION, CONTAINER, DATA, FINALIZER, MAX_REQUEST_CHARS, ROLE_LABEL, SNAPSHOT_REQUEST,
+};
 use crate::cluster::etcd_health::EtcdHealth;
 
 /// Label of pods with the revision of the StatefulSet, written by its controller.
@@ -33,11 +35,7 @@ pub fn observe(
     let set = caches.stateful_sets.named(&namespace, &name);
     let claims: Vec<ClaimFacts> =
         caches.claims.of_cluster(&namespace, &name).iter().map(|claim| claim_facts(claim)).collect();
-    let calls = etcd.as_ref().ok().map(|etcd_session| etcd_session.calls.lock().clone());
-    let (switchover, promotion, deletion, deletion_attempts) = match calls {
-        Some(calls) => (calls.switchover, calls.promotion, calls.deletion, calls.deletion_attempts),
-        None => (Call::Idle, None, Call::Idle, 0),
-    };
+    let calls = etcd.as_ref().map_or_else(|_| Calls::default(), |etcd_session| etcd_session.calls.lock().clone());
     Observation {
         now,
         generation: cluster.metadata.generation,
@@ -66,11 +64,19 @@ pub fn observe(
             .map(|pod| claim_trouble::with_claim(pod_facts(pod), &claims, now))
             .collect(),
         claims,
-        switchover,
-        promotion,
-        deletion,
-        deletion_attempts,
+        switchover: calls.switchover,
+        snapshot_request: snapshot_request(cluster),
+        snapshot: calls.snapshot,
+        promotion: calls.promotion,
+        deletion: calls.deletion,
+        deletion_attempts: calls.deletion_attempts,
     }
+}
+
+fn snapshot_request(cluster: &MasterCluster) -> Option<String> {
+    let value = cluster.annotations().get(SNAPSHOT_REQUEST)?;
+    let id: String = value.chars().take(MAX_REQUEST_CHARS).collect();
+    (!id.is_empty()).then_some(id)
 }
 
 fn set_facts(set: &StatefulSet) -> StatefulSetFacts {

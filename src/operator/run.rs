@@ -201,13 +201,8 @@ impl Operator {
         let caches = Caches::start(&self.watching, self.namespace.as_deref(), &wake, &mut watches);
         let mut lost = right.clone();
         let others = Arc::new(Others::new(&self.own_namespace));
-        let found = async {
-            let ((), (), group) =
-                tokio::join!(caches.are_filled(), self.find_others(&others), self.platform_sets_group());
-            group
-        };
         let platform_sets_group = tokio::select! {
-            group = found => group,
+            group = self.look_around(&caches, &others) => group,
             () = lost.lost() => return,
             () = stopped(&mut stop) => return,
         };
@@ -271,6 +266,13 @@ impl Operator {
             }
             tokio::time::sleep(OTHERS_RETRY).await;
         }
+    }
+
+    /// Waits until everything is known that passes need. Returns whether the platform sets the group of volumes.
+    async fn look_around(&self, caches: &Caches, others: &Others) -> bool {
+        let ((), (), group) =
+            tokio::join!(caches.are_filled(), self.find_others(others), self.platform_sets_group());
+        group
     }
 
     /// Waits until it is known whether this is OpenShift, which assigns the group of volumes and refuses any other.

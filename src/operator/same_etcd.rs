@@ -145,6 +145,8 @@ mod tests {
             pods: vec![PodFacts { name: "demo-0".to_owned(), ..PodFacts::default() }],
             claims: Vec::new(),
             switchover: Call::Idle,
+            snapshot_request: None,
+            snapshot: Call::Idle,
             promotion: None,
             deletion: Call::Idle,
             deletion_attempts: 0,

@@ -25,6 +25,11 @@ pub(super) fn text(cluster: &MasterCluster, now: Timestamp) -> String {
     if let Some(etcd) = etcd {
         let _ = writeln!(text, "\netcd: {}, as of the last update of the status", etcd.message);
     }
+    if let Some(newest) = status.snapshots.first() {
+        let held = newest.holders.join(", ");
+        let when = ago(newest.at.as_ref(), now);
+        let _ = writeln!(text, "snapshots: {}, the newest up to record {}, {when} ({held})", status.snapshots.len(), newest.sequence_id);
+    }
     if let Some(report) = &status.last_failover {
         let from = report.from.as_deref().unwrap_or("an unknown master");
         let to = if report.to.is_empty() { "no master yet" } else { &report.to };
@@ -135,6 +140,10 @@ fn problems(name: &str, cluster: &MasterCluster, status: &MasterClusterStatus) -
             );
         }
     }
+    note(
+        is("SnapshotFresh", "False"),
+        "make room in the volumes, or delete the pods that UpToDate names so that they get one".to_owned(),
+    );
     // The cluster is ready, but progress that has not ended deserves attention.
     if status.phase == Some(Phase::Degraded) && is("Ready", "True").is_some() {
         note(is("Progressing", "True"), format!("kubectl describe pods -l moonkeeper.dev/cluster={name}"));
@@ -180,6 +189,9 @@ fn advice(stalled: Option<&Condition>, name: &str) -> String {
         "EtcdUnreachable" | "EtcdUnusable" => "correct spec.etcd.endpoints, or start that etcd".to_owned(),
         "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
             "correct spec.image, then delete the pods that cannot start".to_owned()
+        }
+        "ClaimPending" | "ClaimLost" => {
+            format!("kubectl describe pvc -l moonkeeper.dev/cluster={name}, and kubectl get storageclass")
         }
         "CrashLoopBackOff" => format!("kubectl logs -l moonkeeper.dev/cluster={name} --previous"),
         "Unschedulable"

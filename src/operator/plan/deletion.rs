@@ -167,6 +167,8 @@ mod tests {
             pods: Vec::new(),
             claims: Vec::new(),
             switchover: Call::Idle,
+            snapshot_request: None,
+            snapshot: Call::Idle,
             promotion: None,
             deletion: Call::Idle,
             deletion_attempts: 0,

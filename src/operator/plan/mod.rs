@@ -11,18 +11,19 @@ pub mod deletion;
 pub mod leadership;
 pub mod promotion;
 pub mod scale;
+pub mod snapshot;
 pub mod switchover;
 pub mod volumes;
 
 use std::time::Duration;
 
-use crate::api::{DeletionPolicy, FailoverReport, MasterClusterSpec, SwitchoverReport};
-use crate::operator::claim_trouble::CLAIM_PENDING;
+use crate::api::{DeletionPolicy, FailoverReport, MasterClusterSpec, SnapshotReport, SwitchoverReport};
 use crate::operator::observation::{EtcdKeys, Observation};
 use crate::operator::same_etcd::is_etcd_in_doubt;
 
 use deletion::Farewell;
 use leadership::Relabel;
+use snapshot::Candidate;
 
 /// Requeue delay while a Secret is missing: Secrets are not watched, so that the operator needs no right to list them.
 pub const RETRY_INTERVAL: Duration = Duration::from_secs(5);
@@ -38,7 +39,7 @@ pub struct Plan {
     pub objects: Objects,
     /// Role labels, in the order in which they are written.
     pub labels: Vec<Relabel>,
-    /// The one disruptive act, which clients may notice.
+    /// The one act of the pass; clients may notice all but that of taking a snapshot.
     pub act: Option<Act>,
     /// Work that clients do not notice.
     pub chores: Vec<Chore>,
@@ -46,6 +47,8 @@ pub struct Plan {
     pub last_failover: Option<FailoverReport>,
     /// The record of the last switchover.
     pub last_switchover: Option<SwitchoverReport>,
+    /// The record of the last snapshot that was asked for.
+    pub last_snapshot: Option<SnapshotReport>,
     /// What the operator waits for, as text for the status.
     pub waits: Vec<String>,
     /// Requeue delay in case no watch wakes the controller earlier.
@@ -78,7 +81,8 @@ pub enum Objects {
     },
 }
 
-/// A disruptive act, which clients may notice. At most one in a pass.
+/// An act of which there is at most one in a pass, because clients may notice it, or it must not meet one that they
+/// notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
     /// The primary is asked to hand over.
@@ -89,6 +93,8 @@ pub enum Act {
         /// Address of the primary's admin API.
         address: String,
     },
+    /// Masters are asked for a snapshot, one after the other until one takes it.
+    TakeSnapshot { request_id: String, candidates: Vec<Candidate> },
     /// The StatefulSet is deleted without its pods, because its volume claims cannot be changed: the next pass creates it
     /// anew around them.
     ReplaceStatefulSet { uid: String },
@@ -138,6 +144,7 @@ pub fn plan(name: &str, spec: &MasterClusterSpec, observed: &Observation) -> Pla
         chores: Vec::new(),
         last_failover: observed.status.last_failover.clone(),
         last_switchover: observed.status.last_switchover.clone(),
+        last_snapshot: observed.status.last_snapshot.clone(),
         waits: Vec::new(),
         again: None,
     };
@@ -161,7 +168,7 @@ pub fn plan(name: &str, spec: &MasterClusterSpec, observed: &Observation) -> Pla
     if spec.suspend {
         plan.waits.push("spec.suspend to be set to false".to_owned());
         // A request that is under way is withdrawn; a new one is ignored.
-        plan.switch(spec, observed);
+        plan.requests(spec, observed);
         return plan;
     }
     if matches!(observed.etcd, EtcdKeys::Unusable { .. }) {
@@ -177,14 +184,14 @@ pub fn plan(name: &str, spec: &MasterClusterSpec, observed: &Observation) -> Pla
     } else {
         plan.stateful_set(spec, observed)
     };
-    if observed.pods.iter().any(|pod| pod.trouble.as_ref().is_some_and(|it| it.reason == CLAIM_PENDING)) {
+    if volumes::waits(observed) {
         // A claim that waits for too long stalls the cluster, and no watch tells of the time.
         plan.requeue_after(RETRY_INTERVAL);
     }
     if let Some(view) = observed.etcd.view() {
         plan.chores.extend(promotion::stale_keys(observed, name, view));
     }
-    plan.switch(spec, observed);
+    plan.requests(spec, observed);
     plan
 }
 
@@ -238,6 +245,42 @@ impl Plan {
             volumes::Step::Wait => {
                 self.waits.push(volumes::REPLACED.to_owned());
                 Objects::KeepMasters
+            }
+        }
+    }
+
+    fn requests(&mut self, spec: &MasterClusterSpec, observed: &Observation) {
+        self.switch(spec, observed);
+        self.take_snapshot(spec, observed);
+    }
+
+    /// Plans a requested snapshot, after everything that it has to wait for.
+    fn take_snapshot(&mut self, spec: &MasterClusterSpec, observed: &Observation) {
+        match snapshot::step(spec, observed) {
+            snapshot::Step::Nothing => {}
+            snapshot::Step::Record(report) => {
+                self.last_snapshot = Some(report);
+                self.requeue_after(Duration::ZERO);
+            }
+            snapshot::Step::End(report) => {
+                if observed.snapshot_request.as_ref() != Some(&report.request_id) {
+                    self.requeue_after(Duration::ZERO);
+                }
+                self.last_snapshot = Some(report);
+            }
+            snapshot::Step::Wait(what) => {
+                self.waits.push(what);
+                self.requeue_after(UNWATCHED_INTERVAL);
+            }
+            snapshot::Step::Ask(act) => {
+                self.requeue_after(UNWATCHED_INTERVAL);
+                let switching = self.last_switchover != observed.status.last_switchover;
+                if self.disruptions(observed) == 0 && !switching {
+                    self.waits.push("a master to take a snapshot".to_owned());
+                    self.act = Some(act);
+                } else {
+                    self.waits.push("an earlier step to end before a snapshot is taken".to_owned());
+                }
             }
         }
     }

@@ -4,6 +4,7 @@
 
 use super::Act;
 use crate::api::{MasterClusterSpec, quantity};
+use crate::operator::claim_trouble::CLAIM_PENDING;
 use crate::operator::observation::{ClaimFacts, ClaimShape, Observation, PodFacts};
 
 /// What the operator waits for while the StatefulSet is replaced.
@@ -73,4 +74,10 @@ pub fn without_volume<'o>(spec: &MasterClusterSpec, observed: &'o Observation) -
     let mut pods: Vec<&PodFacts> = observed.pods.iter().filter(|pod| pod.claim.is_none()).collect();
     pods.sort_by_key(|pod| super::scale::ordinal(&pod.name));
     pods
+}
+
+/// Returns whether a pod waits for the volume of its claim.
+#[must_use]
+pub fn waits(observed: &Observation) -> bool {
+    observed.pods.iter().any(|pod| pod.trouble.as_ref().is_some_and(|it| it.reason == CLAIM_PENDING))
 }

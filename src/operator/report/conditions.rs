@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use super::condition::{
     AVAILABLE, ConditionValue, FALSE, LOG_UNUSABLE, PROGRESSING, READY, REDUNDANT, STALLED, TRUE, UNKNOWN,
 };
-use super::{Applied, Failure, etcd, up_to_date};
+use super::{Applied, Failure, etcd, snapshots, up_to_date};
 use crate::api::{MasterClusterSpec, SwitchoverResult};
 use crate::cluster::member::MemberValue;
 use crate::cluster::role::Role;
@@ -23,6 +23,7 @@ pub fn conditions(
     applied: &Applied,
 ) -> Vec<ConditionValue> {
     let etcd = etcd::condition(observed);
+    let snapshots = snapshots::condition(spec, observed);
     let available = available(observed);
     let redundant = redundant(spec, observed);
     // A cluster that serves and could fail over is ready, whatever keeps one more standby from running.
@@ -30,7 +31,7 @@ pub fn conditions(
     let stalled = stalled(observed, applied, served);
     let progressing = progressing(spec, observed, plan, &stalled, applied);
     let ready = ready(observed, &available, &redundant, &stalled, &progressing);
-    vec![ready, available, redundant, progressing, stalled, etcd, up_to_date::condition(spec, observed)]
+    vec![ready, available, redundant, progressing, stalled, etcd, snapshots, up_to_date::condition(spec, observed)]
 }
 
 /// Adds times: a condition whose value is unchanged keeps its transition time.
@@ -129,7 +130,7 @@ fn redundant(spec: &MasterClusterSpec, observed: &Observation) -> ConditionValue
 }
 
 /// Returns the values of the member keys that masters of this cluster have written, of pods that are not being deleted.
-fn registered(observed: &Observation) -> impl Iterator<Item = &MemberValue> {
+pub(super) fn registered(observed: &Observation) -> impl Iterator<Item = &MemberValue> {
     let members = observed.etcd.view().into_iter().flat_map(|view| view.members.values());
     members
         .filter_map(|member| member.value.as_ref())

@@ -7,6 +7,7 @@ pub mod conditions;
 mod etcd;
 pub mod events;
 mod members;
+mod snapshots;
 mod status_diff;
 mod up_to_date;
 
@@ -105,6 +106,8 @@ pub fn status(
             None => before.etcd.clone(),
         },
         members,
+        snapshots: snapshots::entries(observed, applied),
+        last_snapshot: plan.last_snapshot.clone(),
         last_failover: plan.last_failover.clone(),
         last_switchover: plan.last_switchover.clone(),
         conditions: conditions::merged(&before.conditions, conditions, observed),

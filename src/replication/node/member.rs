@@ -63,6 +63,8 @@ impl Node {
                 .filter(|_| !leads)
                 .map(|why| why.chars().take(MAX_TROUBLE_CHARS).collect()),
             snapshots: self.snapshots.as_ref().map_or(Vec::new(), Snapshots::listed),
+            unsaved_ms: self.snapshots.as_ref().map(|it| it.unsaved_ms(self.incarnation.engine.log_time())),
+            snapshot_error: self.snapshots.as_ref().and_then(Snapshots::error),
             formats: Format::readable_numbers(),
             version: self.settings.version.clone(),
         }

@@ -4,6 +4,7 @@
 mod etcd;
 mod leadership;
 mod properties;
+mod snapshots;
 mod tables;
 mod volumes;
 
@@ -13,19 +14,20 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use moonkeeper::api::{
     DeletionPolicy, EtcdStatus, FailoverReport, LeaderStatus, MasterClusterSpec, MasterClusterStatus, Phase,
-    Switchover, SwitchoverReport, SwitchoverResult,
+    SnapshotEntry, SnapshotReport, SnapshotResult, Switchover, SwitchoverReport, SwitchoverResult,
 };
 use moonkeeper::cluster::etcd_health::{Alarm, EtcdHealth, EtcdMember, Usage};
 use moonkeeper::cluster::member::{Addresses, DigestAt, ElectionValue, MemberValue};
 use moonkeeper::cluster::promotion::{PromotionReason, PromotionReport};
 use moonkeeper::cluster::role::Role;
+use moonkeeper::cluster::snapshot::HeldSnapshot;
 use moonkeeper::cluster::switchover::SwitchoverDone;
 use moonkeeper::cluster::view::{ClusterView, Leader, Member, Serving, Stamp, StoreId, Successor};
 use moonkeeper::coordination::types::LeaseId;
 use moonkeeper::engine::types::Term;
 use moonkeeper::operator::observation::{
     Call, CallError, ClaimFacts, ClaimPhase, ClaimShape, EtcdKeys, KeysLeft, Observation, PodFacts,
-    PromotionAnswer, StatefulSetFacts,
+    PromotionAnswer, SnapshotBegun, StatefulSetFacts,
 };
 use moonkeeper::operator::plan::deletion::Farewell;
 use moonkeeper::operator::plan::{Act, Chore, Finalizer, Objects, Plan, plan};
@@ -98,6 +100,8 @@ fn healthy(leader: u8, term: u64) -> Observation {
             role: if ordinal == leader { Role::Primary } else { Role::Standby },
             addresses: addresses(ordinal),
             caught_up: true,
+            snapshots: vec![held(800)],
+            unsaved_ms: Some(0),
             ..MemberValue::default()
         };
         (
@@ -149,9 +153,22 @@ fn healthy(leader: u8, term: u64) -> Observation {
         pods: (0..3).map(pod).collect(),
         claims: (0..3).map(claim).collect(),
         switchover: Call::Idle,
+        snapshot_request: None,
+        snapshot: Call::Idle,
         promotion: None,
         deletion: Call::Idle,
         deletion_attempts: 0,
+    }
+}
+
+fn held(sequence_id: u64) -> HeldSnapshot {
+    HeldSnapshot {
+        log: "log".to_owned(),
+        sequence_id,
+        bytes: 12 << 20,
+        taken_at_ms: 1_800_000_000_000,
+        durable: true,
+        ..HeldSnapshot::default()
     }
 }
 

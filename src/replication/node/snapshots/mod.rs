@@ -11,6 +11,7 @@ mod restoring;
 mod schedule;
 mod sharing;
 mod taking;
+mod unsaved;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,16 +19,18 @@ use std::time::Duration;
 
 use super::Command;
 use super::interface::{SnapshotId, SnapshotPolicy, SnapshotRequest};
+use crate::cluster::member::MAX_TROUBLE_CHARS;
 use crate::cluster::snapshot::{
     HeldSnapshot, MAX_LISTED, SnapshotProgress, SnapshotRefused, SnapshotStage, SnapshotStatus,
 };
-use crate::engine::types::{SequenceId, Term};
+use crate::engine::types::{LogTime, SequenceId, Term};
 use crate::replication::snapshot::{BeginningCapture, Progress};
 use crate::replication::time::Monotonic;
 
 use restoring::Restoring;
 use schedule::Schedule;
 use sharing::Sharing;
+use unsaved::Unsaved;
 
 /// Delay after the first attempt that failed. It doubles with each further one.
 const BACKOFF: Duration = Duration::from_secs(1);
@@ -46,6 +49,7 @@ pub(super) struct Snapshots {
     held: Vec<HeldSnapshot>,
     started_from: Option<SequenceId>,
     stage: Stage,
+    unsaved: Unsaved,
     /// Since when this master has led without a standby that could take snapshots; `None` otherwise.
     alone_since: Option<Monotonic>,
     /// Attempts that failed since the last one that succeeded.
@@ -118,6 +122,7 @@ impl Snapshots {
             held: origin.held.iter().map(of_directory).collect(),
             started_from: origin.restored.as_ref().map(|restored| restored.at.last),
             stage: Stage::Idle,
+            unsaved: Unsaved::default(),
             alone_since: None,
             failures: 0,
             error: None,
@@ -133,6 +138,16 @@ impl Snapshots {
     pub(super) fn listed(&self) -> Vec<HeldSnapshot> {
         let trusted = self.held.iter().filter(|held| !self.restoring.suspects(SequenceId(held.sequence_id)));
         trusted.take(MAX_LISTED).cloned().collect()
+    }
+
+    /// Returns for how long, in log time, there have been changes that no announced snapshot has.
+    pub(super) fn unsaved_ms(&self, log_time: LogTime) -> u64 {
+        self.unsaved.ms(log_time)
+    }
+
+    /// Returns why the last attempt failed, as the member key says it.
+    pub(super) fn error(&self) -> Option<String> {
+        self.error.as_ref().map(|why| why.chars().take(MAX_TROUBLE_CHARS).collect())
     }
 
     pub(super) fn report(&self) -> SnapshotReport {

@@ -46,13 +46,17 @@ impl Node {
         self.announce_snapshot();
         self.share_snapshot(now);
         self.note_alone(now);
+        let (changed, log_time) = (self.incarnation.engine.last_change(), self.incarnation.engine.log_time());
+        if let Some(snapshots) = &mut self.snapshots {
+            let newest = snapshots.held.first().map(|held| SequenceId(held.sequence_id));
+            snapshots.unsaved.note(newest, changed, log_time);
+        }
         let by_itself = self.takes_by_itself(now);
         let Some(snapshots) = &self.snapshots else { return };
         let asked = !snapshots.waiting.is_empty();
         if !matches!(snapshots.stage, Stage::Idle) || !(asked || by_itself) {
             return;
         }
-        let (changed, log_time) = (self.incarnation.engine.last_change(), self.incarnation.engine.log_time());
         let share = self.share_of_interval();
         let Some(snapshots) = &mut self.snapshots else { return };
         if !asked && !snapshots.schedule.is_due(now, log_time, share) {
