@@ -45,7 +45,9 @@ mod tests {
 
     #[test]
     fn quantities_are_compared_by_value() {
-        for (one, other) in [("8Gi", "8192Mi"), ("1.5Gi", "1536Mi"), ("0.1Gi", "107374182400m"), ("2k", "2000")] {
+        for (one, other) in
+            [("8Gi", "8192Mi"), ("1.5Gi", "1536Mi"), ("0.1Gi", "107374182400m"), ("2k", "2000")]
+        {
             assert!(same(one, other), "{one} and {other}");
         }
         for (one, other) in [("8Gi", "8G"), ("8Gi", "9Gi"), ("", "8Gi"), ("1E", "1Ei")] {

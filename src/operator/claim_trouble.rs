@@ -76,7 +76,8 @@ mod tests {
     fn a_claim_without_a_volume_is_named_and_stalls_after_a_while() {
         let said = seen(ClaimPhase::Pending, Some("slow"), 120).unwrap();
         assert_eq!((said.reason.as_str(), said.stalled), (CLAIM_PENDING, false));
-        let expected = "the volume claim data-a-0 (StorageClass slow) is Pending; the scheduler says: 0/3 nodes";
+        let expected =
+            "the volume claim data-a-0 (StorageClass slow) is Pending; the scheduler says: 0/3 nodes";
         assert_eq!(said.message, expected);
         assert!(seen(ClaimPhase::Pending, Some("slow"), 121).unwrap().stalled);
         let said = seen(ClaimPhase::Pending, None, 0).unwrap();

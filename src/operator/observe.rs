@@ -35,7 +35,8 @@ pub fn observe(
     let set = caches.stateful_sets.named(&namespace, &name);
     let claims: Vec<ClaimFacts> =
         caches.claims.of_cluster(&namespace, &name).iter().map(|claim| claim_facts(claim)).collect();
-    let calls = etcd.as_ref().map_or_else(|_| Calls::default(), |etcd_session| etcd_session.calls.lock().clone());
+    let calls =
+        etcd.as_ref().map_or_else(|_| Calls::default(), |etcd_session| etcd_session.calls.lock().clone());
     Observation {
         now,
         generation: cluster.metadata.generation,
@@ -100,7 +101,9 @@ fn set_facts(set: &StatefulSet) -> StatefulSetFacts {
 fn claim_shape(spec: &PersistentVolumeClaimSpec) -> ClaimShape {
     let requests = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref());
     ClaimShape {
-        size: requests.and_then(|requests| requests.get("storage")).map_or_else(String::new, |it| it.0.clone()),
+        size: requests
+            .and_then(|requests| requests.get("storage"))
+            .map_or_else(String::new, |it| it.0.clone()),
         storage_class: spec.storage_class_name.clone().filter(|name| !name.is_empty()),
     }
 }

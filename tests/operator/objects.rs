@@ -386,7 +386,10 @@ fn a_master_has_a_volume_for_its_own_files() {
     let (folder, volume, claims) = data(&cluster);
     assert_eq!(volume, None, "Kubernetes adds that of the claim");
     let claim = claims.unwrap().remove(0);
-    assert_eq!(claim.metadata.labels.as_ref(), objects(&cluster, &facts()).unwrap().stateful_set.metadata.labels.as_ref());
+    assert_eq!(
+        claim.metadata.labels.as_ref(),
+        objects(&cluster, &facts()).unwrap().stateful_set.metadata.labels.as_ref()
+    );
     let claim = claim.spec.unwrap();
     assert_eq!(claim.storage_class_name, None, "the default StorageClass");
     assert_eq!(claim.resources.unwrap().requests.unwrap()["storage"].0, "8Gi");

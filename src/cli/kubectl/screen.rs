@@ -28,7 +28,12 @@ pub(super) fn text(cluster: &MasterCluster, now: Timestamp) -> String {
     if let Some(newest) = status.snapshots.first() {
         let held = newest.holders.join(", ");
         let when = ago(newest.at.as_ref(), now);
-        let _ = writeln!(text, "snapshots: {}, the newest up to record {}, {when} ({held})", status.snapshots.len(), newest.sequence_id);
+        let _ = writeln!(
+            text,
+            "snapshots: {}, the newest up to record {}, {when} ({held})",
+            status.snapshots.len(),
+            newest.sequence_id
+        );
     }
     if let Some(report) = &status.last_failover {
         let from = report.from.as_deref().unwrap_or("an unknown master");

@@ -12,8 +12,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::folders::DATA_FOLDER;
 use super::identity::Identity;
-use crate::api::names::DATA;
 use crate::api::MasterClusterSpec;
+use crate::api::names::DATA;
 
 /// The group that the volume of a claim is given: the one of the image. It is added to the groups of whatever user the
 /// container runs as.

@@ -130,7 +130,8 @@ fn complete(observed: &Observation, report: &SnapshotReport, up_to: i64) -> Step
     let members = observed.etcd.view().into_iter().flat_map(|view| view.members.values());
     let values = members.filter_map(|member| member.value.as_ref());
     let taken = values.filter(|said| report.member.as_ref().is_none_or(|name| *name == said.name));
-    let newest = taken.flat_map(|said| &said.snapshots).filter_map(|held| i64::try_from(held.sequence_id).ok());
+    let newest =
+        taken.flat_map(|said| &said.snapshots).filter_map(|held| i64::try_from(held.sequence_id).ok());
     match newest.max() {
         Some(newest) if newest >= up_to => Step::End(SnapshotReport {
             sequence_id: Some(newest),
@@ -151,7 +152,9 @@ fn complete(observed: &Observation, report: &SnapshotReport, up_to: i64) -> Step
 
 /// Returns what has to happen before a master may be asked.
 fn obstacle(observed: &Observation) -> Option<String> {
-    let Some(view) = observed.etcd.view() else { return Some("etcd to answer, to know the standbys".to_owned()) };
+    let Some(view) = observed.etcd.view() else {
+        return Some("etcd to answer, to know the standbys".to_owned());
+    };
     let switchover = observed.status.last_switchover.as_ref();
     if switchover.is_some_and(|it| it.result == SwitchoverResult::Pending) || view.successor.is_some() {
         return Some("the switchover to end before a snapshot is taken".to_owned());

@@ -8,7 +8,8 @@ use crate::operator::claim_trouble::CLAIM_PENDING;
 use crate::operator::observation::{ClaimFacts, ClaimShape, Observation, PodFacts};
 
 /// What the operator waits for while the StatefulSet is replaced.
-pub const REPLACED: &str = "Kubernetes to delete the StatefulSet without its pods: one with other volumes takes its place";
+pub const REPLACED: &str =
+    "Kubernetes to delete the StatefulSet without its pods: one with other volumes takes its place";
 
 /// The next step for the volumes of the StatefulSet.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -31,7 +31,16 @@ pub fn conditions(
     let stalled = stalled(observed, applied, served);
     let progressing = progressing(spec, observed, plan, &stalled, applied);
     let ready = ready(observed, &available, &redundant, &stalled, &progressing);
-    vec![ready, available, redundant, progressing, stalled, etcd, snapshots, up_to_date::condition(spec, observed)]
+    vec![
+        ready,
+        available,
+        redundant,
+        progressing,
+        stalled,
+        etcd,
+        snapshots,
+        up_to_date::condition(spec, observed),
+    ]
 }
 
 /// Adds times: a condition whose value is unchanged keeps its transition time.

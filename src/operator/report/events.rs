@@ -157,7 +157,9 @@ fn snapshot(before: &MasterClusterStatus, after: &MasterClusterStatus, all: &mut
     let last = report.sequence_id.unwrap_or_default();
     let id = &report.request_id;
     all.push(match report.result {
-        SnapshotResult::Pending => normal("SnapshotAsked", format!("a snapshot was requested (request {id})")),
+        SnapshotResult::Pending => {
+            normal("SnapshotAsked", format!("a snapshot was requested (request {id})"))
+        }
         SnapshotResult::Succeeded => normal(
             "SnapshotTaken",
             format!("{member} has taken a snapshot up to record {last} (request {id})"),

@@ -73,7 +73,10 @@ fn why_no_snapshot_is_taken_is_in_the_message() {
     let mut seen = healthy(0, 10);
     say(&mut seen, 1, |said| said.snapshot_error = Some("no space left on device".to_owned()));
     let (value, _, message) = fresh(&seen);
-    assert!(value == "True" && message.ends_with("demo-1 cannot take any: no space left on device"), "{message}");
+    assert!(
+        value == "True" && message.ends_with("demo-1 cannot take any: no space left on device"),
+        "{message}"
+    );
     for ordinal in 0..3 {
         say(&mut seen, ordinal, |said| said.unsaved_ms = Some(3_600_000));
     }
@@ -115,10 +118,11 @@ fn standbys_are_asked_before_the_primary() {
         say(&mut seen, ordinal, |said| said.applied = applied);
     }
     let (plan, _) = pass(&plain(), &asked(seen.clone()));
-    let candidate =
-        |ordinal: u8| Candidate { name: pod_name(ordinal), address: addresses(ordinal).admin };
-    let expected =
-        Act::TakeSnapshot { request_id: "a".to_owned(), candidates: vec![candidate(2), candidate(1), candidate(0)] };
+    let candidate = |ordinal: u8| Candidate { name: pod_name(ordinal), address: addresses(ordinal).admin };
+    let expected = Act::TakeSnapshot {
+        request_id: "a".to_owned(),
+        candidates: vec![candidate(2), candidate(1), candidate(0)],
+    };
     assert_eq!(plan.act, Some(expected));
     // One that is behind is not asked.
     say(&mut seen, 2, |said| said.caught_up = false);
@@ -184,7 +188,11 @@ fn a_snapshot_waits_for_a_switchover_and_for_a_primary() {
     assert_eq!(plan.act, None, "the switchover is recorded in this pass");
     let (plan, _) = pass(&asks, &seen);
     assert!(matches!(plan.act, Some(Act::Switchover { .. })));
-    assert!(plan.waits.iter().any(|what| what.contains("switchover to end before a snapshot")), "{:?}", plan.waits);
+    assert!(
+        plan.waits.iter().any(|what| what.contains("switchover to end before a snapshot")),
+        "{:?}",
+        plan.waits
+    );
     let mut seen = asked(healthy(0, 10));
     change(&mut seen, |view| view.leader = None);
     let (plan, _) = pass(&plain(), &seen);
