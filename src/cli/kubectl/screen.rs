@@ -25,16 +25,7 @@ pub(super) fn text(cluster: &MasterCluster, now: Timestamp) -> String {
     if let Some(etcd) = etcd {
         let _ = writeln!(text, "\netcd: {}, as of the last update of the status", etcd.message);
     }
-    if let Some(newest) = status.snapshots.first() {
-        let held = newest.holders.join(", ");
-        let when = ago(newest.at.as_ref(), now);
-        let _ = writeln!(
-            text,
-            "snapshots: {}, the newest up to record {}, {when} ({held})",
-            status.snapshots.len(),
-            newest.sequence_id
-        );
-    }
+    text.push_str(&snapshots(&status, now));
     if let Some(report) = &status.last_failover {
         let from = report.from.as_deref().unwrap_or("an unknown master");
         let to = if report.to.is_empty() { "no master yet" } else { &report.to };
@@ -72,6 +63,18 @@ pub(super) fn text(cluster: &MasterCluster, now: Timestamp) -> String {
         }
     }
     text
+}
+
+/// Renders the line about snapshots; nothing if there are none.
+fn snapshots(status: &MasterClusterStatus, now: Timestamp) -> String {
+    let Some(newest) = status.snapshots.first() else { return String::new() };
+    format!(
+        "snapshots: {}, the newest up to record {}, {} ({})\n",
+        status.snapshots.len(),
+        newest.sequence_id,
+        ago(newest.at.as_ref(), now),
+        newest.holders.join(", ")
+    )
 }
 
 fn headline(status: &MasterClusterStatus, now: Timestamp) -> String {

@@ -32,8 +32,9 @@ pub(super) fn entries(observed: &Observation, applied: &Applied) -> Vec<Snapshot
     let mut found: BTreeMap<u64, SnapshotEntry> = BTreeMap::new();
     for member in registered(observed) {
         for held in member.snapshots.iter().filter(|held| log.as_ref().is_none_or(|log| *log == held.log)) {
-            let taken = i64::try_from(held.taken_at_ms).ok();
-            let at = taken.and_then(|ms| Timestamp::from_millisecond(ms).ok());
+            // In whole seconds, as the API server gives times back: otherwise every pass would find a difference (INV-9).
+            let taken = i64::try_from(held.taken_at_ms / 1000).ok();
+            let at = taken.and_then(|seconds| Timestamp::from_second(seconds).ok());
             let entry = found.entry(held.sequence_id).or_insert_with(|| SnapshotEntry {
                 id: format!("s-{}", held.sequence_id),
                 sequence_id: i64::try_from(held.sequence_id).unwrap_or(i64::MAX),

@@ -166,7 +166,7 @@ fn held(sequence_id: u64) -> HeldSnapshot {
         log: "log".to_owned(),
         sequence_id,
         bytes: 12 << 20,
-        taken_at_ms: 1_800_000_000_000,
+        taken_at_ms: 1_800_000_000_250,
         durable: true,
         ..HeldSnapshot::default()
     }

@@ -17,8 +17,14 @@ impl Unsaved {
         if newest != self.newest {
             (self.newest, self.since) = (newest, None);
         }
-        let is_saved = newest.is_some_and(|newest| newest >= changed);
+        // An empty log has no time yet.
+        let is_saved = changed == SequenceId(0) || newest.is_some_and(|newest| newest >= changed);
         self.since = (!is_saved).then(|| self.since.unwrap_or(log_time));
+    }
+
+    /// Forgets since when: this master reads the log, in which time passes faster.
+    pub(super) fn forget(&mut self) {
+        self.since = None;
     }
 
     /// Returns for how long, in milliseconds.
@@ -38,12 +44,16 @@ mod tests {
             unsaved.note(newest.map(SequenceId), SequenceId(changed), LogTime(at));
             unsaved.ms(LogTime(at))
         };
-        assert_eq!([ms(None, 1, 1000), ms(None, 5, 4000)], [0, 3000]);
+        assert_eq!([ms(None, 0, 0), ms(None, 1, 1000), ms(None, 5, 4000)], [0, 0, 3000]);
         // A snapshot that has everything: digests alone make it no older.
         assert_eq!([ms(Some(5), 5, 4000), ms(Some(5), 5, 90_000)], [0, 0]);
         // The first change after a quiet time.
         assert_eq!([ms(Some(5), 9, 100_000), ms(Some(5), 12, 107_000)], [0, 7000]);
         // The next snapshot, while changes go on: those after it count from now.
         assert_eq!([ms(Some(10), 13, 108_000), ms(Some(10), 20, 109_000)], [0, 1000]);
+        // A log that is read.
+        unsaved.forget();
+        unsaved.note(Some(SequenceId(10)), SequenceId(30), LogTime(900_000));
+        assert_eq!(unsaved.ms(LogTime(901_000)), 1000);
     }
 }
