@@ -8,13 +8,16 @@ pub mod crd;
 pub mod duration;
 pub mod names;
 pub mod pod_template;
+pub mod quantity;
 mod schema;
+pub mod snapshots;
 pub mod spec;
 pub mod status;
 
 pub use crd::crd;
 pub use duration::GoDuration;
 pub use pod_template::PodTemplate;
+pub use snapshots::{Ephemeral, SnapshotStore, Snapshots, VolumeClaim};
 pub use spec::{
     Admin, DeletionPolicy, Durability, Etcd, Expired, Failover, Image, MasterCluster, MasterClusterSpec,
     MetadataServer, NetworkPolicy, Promotion, PullPolicy, Replication, Resources, Scheduling, Spread, Store,
@@ -22,5 +25,5 @@ pub use spec::{
 };
 pub use status::{
     Cleaned, EtcdStatus, FailoverReport, LeaderStatus, MasterClusterStatus, MemberStatus, OplogStatus, Phase,
-    SwitchoverReport, SwitchoverResult,
+    SnapshotEntry, SnapshotReport, SnapshotResult, SwitchoverReport, SwitchoverResult,
 };

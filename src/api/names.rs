@@ -7,6 +7,11 @@ pub const FIELD_MANAGER: &str = "moonkeeper-operator";
 /// Keeps a resource until its keys in etcd are taken care of.
 pub const FINALIZER: &str = "moonkeeper.dev/etcd-keys";
 
+/// On a MasterCluster: another value asks for a snapshot.
+pub const SNAPSHOT_REQUEST: &str = "moonkeeper.dev/snapshot-requested";
+/// Most characters of the value of [`SNAPSHOT_REQUEST`] that count: the status repeats it.
+pub const MAX_REQUEST_CHARS: usize = 63;
+
 /// On every object of a cluster: the name of the cluster.
 pub const CLUSTER_LABEL: &str = "moonkeeper.dev/cluster";
 /// On pods, written by the operator only: who leads.
@@ -33,6 +38,9 @@ pub const ROLE_UNKNOWN: &str = "unknown";
 pub const CONTAINER: &str = "master";
 /// The container beside it, and the volume that they share.
 pub const COMPANION: &str = "companion";
+
+/// The volume of a master's own files, and so the beginning of the names of the claims.
+pub const DATA: &str = "data";
 
 /// The file of the token in the admin Secret.
 pub const TOKEN_KEY: &str = "token";

@@ -47,8 +47,8 @@ pub struct PodTemplate {
     /// More volumes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::named_list", extend("x-kubernetes-validations" = [{
-        "rule": "self.all(one, !(one.name in ['config', 'admin', 'admin-tls', 'etcd-tls', 'etcd-credentials']))",
-        "message": "config, admin, admin-tls, etcd-tls and etcd-credentials are volumes of the operator's own",
+        "rule": "self.all(one, !(one.name in ['config', 'data', 'admin', 'admin-tls', 'etcd-tls', 'etcd-credentials']))",
+        "message": "config, data, admin, admin-tls, etcd-tls and etcd-credentials are volumes of the operator's own",
     }]))]
     pub volumes: Vec<Value>,
     /// Where the master has volumes mounted.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::status::MasterClusterStatus;
-use super::{GoDuration, PodTemplate, schema};
+use super::{GoDuration, PodTemplate, Snapshots, schema};
 
 /// A master for Mooncake Store with standbys.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -75,6 +75,9 @@ pub struct MasterClusterSpec {
     /// How changes become durable.
     #[serde(default)]
     pub replication: Replication,
+    /// Snapshots of the state, with which masters start.
+    #[serde(default)]
+    pub snapshots: Snapshots,
     /// Asks for another primary.
     #[serde(default)]
     pub switchover: Switchover,
@@ -93,7 +96,7 @@ pub struct MasterClusterSpec {
     /// The operator leaves everything as it is. Masters go on, failover included.
     #[serde(default)]
     pub suspend: bool,
-    /// What becomes of the keys in etcd when the resource is deleted.
+    /// What becomes of the keys in etcd and of the volume claims when the resource is deleted.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
 }
@@ -444,7 +447,7 @@ impl Default for NetworkPolicy {
     }
 }
 
-/// What becomes of the keys in etcd when the resource is deleted.
+/// What becomes of the keys in etcd and of the volume claims when the resource is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeletionPolicy {
     /// They stay, and masters that are made again with the same clusterId find the index.

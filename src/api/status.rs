@@ -56,13 +56,20 @@ pub struct MasterClusterStatus {
     /// The etcd that the log is in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub etcd: Option<EtcdStatus>,
+    /// The snapshots that registered masters hold, the newest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
+    pub snapshots: Vec<SnapshotEntry>,
+    /// What came of the last snapshot that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_snapshot: Option<SnapshotReport>,
     /// The last time that a primary was lost and another one took over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_failover: Option<FailoverReport>,
     /// What came of the last switchover that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_switchover: Option<SwitchoverReport>,
-    /// Ready, Available, Redundant, Progressing, Stalled, EtcdHealthy, UpToDate.
+    /// Ready, Available, Redundant, Progressing, Stalled, EtcdHealthy, SnapshotFresh, UpToDate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
@@ -177,6 +184,58 @@ pub struct EtcdStatus {
     /// Endpoints whose member did not answer, so that its size is unknown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub silent_endpoints: Vec<String>,
+}
+
+/// A snapshot that masters hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotEntry {
+    /// Its name.
+    pub id: String,
+    /// The last record in it.
+    pub sequence_id: i64,
+    /// Size of the file.
+    pub bytes: i64,
+    /// The masters that hold one up to this record.
+    pub holders: Vec<String>,
+    /// When it was taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::time")]
+    pub at: Option<Time>,
+}
+
+/// What came of a request for a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotReport {
+    /// Which one was asked for.
+    pub request_id: String,
+    /// Who takes it, or has taken it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
+    /// The snapshot has at least this record; with the result Succeeded it is the last one in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence_id: Option<i64>,
+    /// What came of it.
+    pub result: SnapshotResult,
+    /// Why it did not succeed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// When it was asked for, and once there is a result, when that was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::time")]
+    pub at: Option<Time>,
+}
+
+/// What came of a request for a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum SnapshotResult {
+    /// It is under way.
+    Pending,
+    /// It counts.
+    Succeeded,
+    /// There is none.
+    Failed,
 }
 
 /// A primary was lost and another one took over.

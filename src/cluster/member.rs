@@ -98,6 +98,13 @@ pub struct MemberValue {
     /// The floor of the log; `None` of a standby.
     #[serde(default)]
     pub floor: Option<FloorState>,
+    /// For how long, in log time, there have been changes that none of them has; 0 if there are none. `None` without a
+    /// data directory, and of an earlier version.
+    #[serde(default)]
+    pub unsaved_ms: Option<u64>,
+    /// Why its last attempt at a snapshot failed; at most [`MAX_TROUBLE_CHARS`] long.
+    #[serde(default)]
+    pub snapshot_error: Option<String>,
     /// The formats of the log that it can read.
     pub formats: Vec<u32>,
     pub version: String,

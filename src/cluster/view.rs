@@ -121,6 +121,8 @@ impl ClusterView {
                     it.version.clone(),
                     it.trouble.clone(),
                     it.digest_at.clone(),
+                    it.snapshots.iter().map(|held| held.sequence_id).collect::<Vec<_>>(),
+                    it.snapshot_error.clone(),
                 )
             });
             (said, member.stamp.lease == LeaseId(0))

@@ -5,19 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
 use super::admin_client::{self, Credentials};
 use super::apply::{WriteError, Writer, failed};
+use super::delete_object::delete;
 use super::etcd_session::EtcdSession;
 use super::keys_of_cluster;
 use super::metrics::Write;
 use super::observation::{Call, CallError, KeysLeft, PromotionAnswer};
 use super::plan::leadership::Relabel;
-use super::plan::{Act, Chore, Finalizer};
+use super::plan::{Act, Chore, Finalizer, OldClaim};
+use super::take_snapshot::take_snapshot;
 use crate::api::MasterCluster;
 use crate::api::names::{FIELD_MANAGER, FINALIZER, ROLE_LABEL};
 use crate::coordination::etcd::Etcd;
@@ -110,9 +112,25 @@ pub async fn act(
     writer.permit()?;
     match act {
         Act::EndMasters => end_masters(writer, &namespace, &name).await?,
+        Act::ReplaceStatefulSet { uid } => {
+            let api: Api<StatefulSet> = Api::namespaced(writer.client.clone(), &namespace);
+            // Without its pods, which go on.
+            delete(writer, &api, &name, &uid, &DeleteParams::orphan()).await?;
+        }
+        Act::DeleteClaims { claims } => {
+            let api: Api<PersistentVolumeClaim> = Api::namespaced(writer.client.clone(), &namespace);
+            for OldClaim { name, uid } in claims {
+                delete(writer, &api, &name, &uid, &DeleteParams::background()).await?;
+            }
+        }
         Act::DeleteKeys { log } => {
             if let Some(etcd_session) = etcd_session {
                 delete_keys(writer, etcd_session, log);
+            }
+        }
+        Act::TakeSnapshot { request_id, candidates } => {
+            if let (Some(etcd_session), Some(credentials)) = (etcd_session, credentials) {
+                take_snapshot(writer, etcd_session, credentials.clone(), request_id, candidates);
             }
         }
         Act::Switchover { request_id, to, address } => {

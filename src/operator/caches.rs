@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::runtime::reflector::{self, ObjectRef, Store};
@@ -39,6 +39,8 @@ pub struct Caches {
     pub service_accounts: Cache<ServiceAccount>,
     pub budgets: Cache<PodDisruptionBudget>,
     pub policies: Cache<NetworkPolicy>,
+    /// The claims of masters.
+    pub claims: Cache<PersistentVolumeClaim>,
 }
 
 /// Cache of the objects of one kind.
@@ -100,6 +102,7 @@ impl Caches {
             service_accounts: start.watching_ours(),
             budgets: start.watching_ours(),
             policies: start.watching_ours(),
+            claims: start.watching_ours(),
         }
     }
 
@@ -115,6 +118,7 @@ impl Caches {
             service_accounts,
             budgets,
             policies,
+            claims,
         } = self;
         tokio::join!(
             clusters.is_filled(),
@@ -125,6 +129,7 @@ impl Caches {
             service_accounts.is_filled(),
             budgets.is_filled(),
             policies.is_filled(),
+            claims.is_filled(),
         );
     }
 }

@@ -52,7 +52,10 @@ fn observed(now: i64) -> Observation {
         etcd_health: EtcdHealth::default(),
         stateful_set: None,
         pods: vec![PodFacts { name, ip: Some("10.0.0.1".to_owned()), ..PodFacts::default() }],
+        claims: Vec::new(),
         switchover: Call::Idle,
+        snapshot_request: None,
+        snapshot: Call::Idle,
         promotion: None,
         deletion: Call::Idle,
         deletion_attempts: 0,
@@ -164,6 +167,7 @@ async fn nothing_is_written_without_the_lease() {
     let status = MasterClusterStatus::default();
     let admin = AdminCredentials { token: "t".to_owned(), certificate: None };
     let facts = Facts {
+        platform_sets_group: false,
         image: "m:1".to_owned(),
         operator_namespace: "system".to_owned(),
         admin,

@@ -11,7 +11,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::etcd_access::Access;
 use super::etcd_health_watch;
 use super::keys_watch::{self, WatchedKeys};
-use super::observation::{Call, CallError, KeysLeft, PromotionAnswer};
+use super::observation::{Call, CallError, KeysLeft, PromotionAnswer, SnapshotBegun};
 use crate::cluster::etcd_health::EtcdHealth;
 use crate::cluster::keys::Keys;
 use crate::cluster::switchover::SwitchoverDone;
@@ -40,6 +40,7 @@ pub struct EtcdSession {
 #[derive(Clone, Debug, Default)]
 pub struct Calls {
     pub switchover: Call<Result<SwitchoverDone, CallError>>,
+    pub snapshot: Call<Result<SnapshotBegun, CallError>>,
     /// The last report of a primary about its promotion.
     pub promotion: Option<PromotionAnswer>,
     /// Whether the primary is being asked about its promotion.

@@ -177,6 +177,7 @@ impl Fixture {
             since: Instant::now().checked_sub(Duration::from_secs(300)).unwrap(),
             deadline,
             image: "m:1".to_owned(),
+            platform_sets_group: false,
             etcd_sessions: Mutex::new(HashMap::new()),
             written: Mutex::new(HashMap::new()),
             failures: Mutex::new(HashMap::new()),

@@ -9,9 +9,11 @@ pub mod admin_client;
 pub mod apply;
 pub mod build;
 pub mod caches;
+pub mod claim_trouble;
 #[cfg(test)]
 mod context_tests;
 pub mod credentials;
+mod delete_object;
 pub mod endpoints;
 pub mod etcd_access;
 mod etcd_health_watch;
@@ -38,5 +40,6 @@ pub mod report;
 pub mod run;
 pub mod same_etcd;
 pub mod scope;
+mod take_snapshot;
 mod way_to_etcd;
 mod write_status;

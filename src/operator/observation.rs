@@ -33,8 +33,14 @@ pub struct Observation {
     pub stateful_set: Option<StatefulSetFacts>,
     /// The pods, sorted by name.
     pub pods: Vec<PodFacts>,
+    /// The volume claims of masters, sorted by name. They may outlive their masters.
+    pub claims: Vec<ClaimFacts>,
     /// The last call that asked a primary to hand over.
     pub switchover: Call<Result<SwitchoverDone, CallError>>,
+    /// The request for a snapshot in the annotation; `None` without one.
+    pub snapshot_request: Option<String>,
+    /// The last call that asked for a snapshot.
+    pub snapshot: Call<Result<SnapshotBegun, CallError>>,
     /// The last report of a primary about its promotion.
     pub promotion: Option<PromotionAnswer>,
     /// The last attempt to delete the keys in etcd.
@@ -85,6 +91,42 @@ pub struct StatefulSetFacts {
     pub update_revision: Option<String>,
     /// Whether it is being deleted.
     pub deleted: bool,
+    /// Tells it from an earlier one of the same name.
+    pub uid: String,
+    /// The template of the volume claims; `None` if its pods have none.
+    pub claim: Option<ClaimShape>,
+}
+
+/// What a volume claim asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClaimShape {
+    /// A quantity of Kubernetes.
+    pub size: String,
+    /// The StorageClass; `None` for the default one, and of an existing claim if there was no default one.
+    pub storage_class: Option<String>,
+}
+
+/// What a pass needs to know of a volume claim.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClaimFacts {
+    pub name: String,
+    pub phase: ClaimPhase,
+    pub shape: ClaimShape,
+    /// Tells it from an earlier one of the same name.
+    pub uid: String,
+    /// Whether it is being deleted.
+    pub deleted: bool,
+}
+
+/// Whether a claim has a volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClaimPhase {
+    /// Not yet.
+    #[default]
+    Pending,
+    Bound,
+    /// It had one, which is gone.
+    Lost,
 }
 
 /// What a pass needs to know of a pod.
@@ -104,6 +146,10 @@ pub struct PodFacts {
     pub deleted: bool,
     /// The revision of the StatefulSet that it was made from.
     pub revision: Option<String>,
+    /// The claim of the volume with its own files; `None` if it has no claim.
+    pub claim: Option<String>,
+    /// Since when no node could be chosen for it; `None` if one was chosen.
+    pub unscheduled_since: Option<Timestamp>,
     /// Why it does not run, if it does not.
     pub trouble: Option<PodTrouble>,
 }
@@ -134,6 +180,17 @@ impl<T> Call<T> {
     pub fn is_running(&self) -> bool {
         matches!(self, Self::Running(_))
     }
+}
+
+/// Answer of a master that takes a snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotBegun {
+    /// Who takes it.
+    pub member: String,
+    /// The snapshot has at least this record; a complete one ends with it.
+    pub sequence_id: u64,
+    /// Whether it counts already.
+    pub complete: bool,
 }
 
 /// Why a call to a master failed.

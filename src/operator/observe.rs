@@ -3,16 +3,21 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, PersistentVolumeClaim, PersistentVolumeClaimSpec, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::caches::Caches;
-use super::etcd_session::EtcdSession;
+use super::claim_trouble;
+use super::etcd_session::{Calls, EtcdSession};
 use super::keys_watch::WatchedKeys;
-use super::observation::{Call, EtcdKeys, Observation, PodFacts, PodTrouble, StatefulSetFacts};
+use super::observation::{
+    ClaimFacts, ClaimPhase, ClaimShape, EtcdKeys, Observation, PodFacts, PodTrouble, StatefulSetFacts,
+};
 use crate::api::MasterCluster;
-use crate::api::names::{COMPANION, CONTAINER, FINALIZER, ROLE_LABEL};
+use crate::api::names::{
+    COMPANION, CONTAINER, DATA, FINALIZER, MAX_REQUEST_CHARS, ROLE_LABEL, SNAPSHOT_REQUEST,
+};
 use crate::cluster::etcd_health::EtcdHealth;
 
 /// Label of pods with the revision of the StatefulSet, written by its controller.
@@ -28,11 +33,10 @@ pub fn observe(
 ) -> Observation {
     let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
     let set = caches.stateful_sets.named(&namespace, &name);
-    let calls = etcd.as_ref().ok().map(|etcd_session| etcd_session.calls.lock().clone());
-    let (switchover, promotion, deletion, deletion_attempts) = match calls {
-        Some(calls) => (calls.switchover, calls.promotion, calls.deletion, calls.deletion_attempts),
-        None => (Call::Idle, None, Call::Idle, 0),
-    };
+    let claims: Vec<ClaimFacts> =
+        caches.claims.of_cluster(&namespace, &name).iter().map(|claim| claim_facts(claim)).collect();
+    let calls =
+        etcd.as_ref().map_or_else(|_| Calls::default(), |etcd_session| etcd_session.calls.lock().clone());
     Observation {
         now,
         generation: cluster.metadata.generation,
@@ -54,12 +58,26 @@ pub fn observe(
             .as_ref()
             .map_or_else(|_| EtcdHealth::default(), |etcd_session| etcd_session.etcd_health()),
         stateful_set: set.as_deref().map(set_facts),
-        pods: caches.pods.of_cluster(&namespace, &name).iter().map(|pod| pod_facts(pod)).collect(),
-        switchover,
-        promotion,
-        deletion,
-        deletion_attempts,
+        pods: caches
+            .pods
+            .of_cluster(&namespace, &name)
+            .iter()
+            .map(|pod| claim_trouble::with_claim(pod_facts(pod), &claims, now))
+            .collect(),
+        claims,
+        switchover: calls.switchover,
+        snapshot_request: snapshot_request(cluster),
+        snapshot: calls.snapshot,
+        promotion: calls.promotion,
+        deletion: calls.deletion,
+        deletion_attempts: calls.deletion_attempts,
     }
+}
+
+fn snapshot_request(cluster: &MasterCluster) -> Option<String> {
+    let value = cluster.annotations().get(SNAPSHOT_REQUEST)?;
+    let id: String = value.chars().take(MAX_REQUEST_CHARS).collect();
+    (!id.is_empty()).then_some(id)
 }
 
 fn set_facts(set: &StatefulSet) -> StatefulSetFacts {
@@ -71,6 +89,37 @@ fn set_facts(set: &StatefulSet) -> StatefulSetFacts {
         existing: said.map(|status| status.replicas),
         update_revision: said.and_then(|status| status.update_revision.clone()),
         deleted: set.metadata.deletion_timestamp.is_some(),
+        uid: set.uid().unwrap_or_default(),
+        claim: set
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.volume_claim_templates.as_ref()?.first()?.spec.as_ref())
+            .map(claim_shape),
+    }
+}
+
+fn claim_shape(spec: &PersistentVolumeClaimSpec) -> ClaimShape {
+    let requests = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+    ClaimShape {
+        size: requests
+            .and_then(|requests| requests.get("storage"))
+            .map_or_else(String::new, |it| it.0.clone()),
+        storage_class: spec.storage_class_name.clone().filter(|name| !name.is_empty()),
+    }
+}
+
+fn claim_facts(claim: &PersistentVolumeClaim) -> ClaimFacts {
+    let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
+    ClaimFacts {
+        name: claim.name_any(),
+        phase: match phase {
+            Some("Bound") => ClaimPhase::Bound,
+            Some("Lost") => ClaimPhase::Lost,
+            _ => ClaimPhase::Pending,
+        },
+        shape: claim.spec.as_ref().map_or_else(ClaimShape::default, claim_shape),
+        uid: claim.uid().unwrap_or_default(),
+        deleted: claim.metadata.deletion_timestamp.is_some(),
     }
 }
 
@@ -80,6 +129,7 @@ fn pod_facts(pod: &Pod) -> PodFacts {
         status
             .and_then(|it| it.conditions.as_ref()?.iter().find(|condition| condition.type_ == kind).cloned())
     };
+    let unscheduled = condition("PodScheduled").filter(|condition| condition.status == "False");
     PodFacts {
         name: pod.name_any(),
         uid: pod.uid().unwrap_or_default(),
@@ -89,8 +139,10 @@ fn pod_facts(pod: &Pod) -> PodFacts {
         ready: condition("Ready").is_some_and(|condition| condition.status == "True"),
         deleted: pod.metadata.deletion_timestamp.is_some(),
         revision: pod.labels().get(REVISION_LABEL).cloned(),
+        claim: data_claim(pod),
+        unscheduled_since: unscheduled.as_ref().and_then(|_| Some(pod.creation_timestamp()?.0)),
         trouble: containers(pod).find_map(container_trouble).or_else(|| {
-            let unscheduled = condition("PodScheduled").filter(|condition| condition.status == "False")?;
+            let unscheduled = unscheduled?;
             Some(PodTrouble {
                 reason: unscheduled.reason.unwrap_or_else(|| "Unschedulable".to_owned()),
                 message: unscheduled.message.unwrap_or_else(|| "no node can run this pod".to_owned()),
@@ -98,6 +150,13 @@ fn pod_facts(pod: &Pod) -> PodFacts {
             })
         }),
     }
+}
+
+/// Returns the claim of the volume with the master's own files.
+fn data_claim(pod: &Pod) -> Option<String> {
+    let volumes = pod.spec.as_ref()?.volumes.as_ref()?;
+    let data = volumes.iter().find(|volume| volume.name == DATA)?;
+    data.persistent_volume_claim.as_ref().map(|claim| claim.claim_name.clone())
 }
 
 /// Returns the status of the master's container and then of its companion, which is an init container: the master waits

@@ -251,6 +251,7 @@ impl Context {
             operator_namespace: self.namespace.clone(),
             admin: admin.clone(),
             etcd_client_certificate: etcd_session.is_some_and(EtcdSession::shows_certificate),
+            platform_sets_group: self.platform_sets_group,
         };
         let mut objects =
             build::objects(cluster, &facts).map_err(|why| unbuildable("InvalidSpec", why.to_string()))?;

@@ -49,6 +49,8 @@ pub struct Context {
     pub deadline: Duration,
     /// The operator's own image, for masters whose spec names none.
     pub image: String,
+    /// Whether the platform gives pods the group of their volumes: OpenShift.
+    pub platform_sets_group: bool,
     /// Sessions with the etcd of each cluster.
     pub etcd_sessions: Mutex<HashMap<Resource, Arc<EtcdSession>>>,
     /// The status of each cluster as last written, and the resource version after that write.

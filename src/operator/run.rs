@@ -40,7 +40,10 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// The same for watches, which are silent until something changes: longer than the API server keeps one.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Pause after a failed read of the Leases of other operators.
+/// The API group that OpenShift has and no other Kubernetes.
+const OPENSHIFT_GROUP: &str = "security.openshift.io";
+
+/// Pause after a failed read of the Leases of other operators, or of the API groups.
 const OTHERS_RETRY: Duration = Duration::from_secs(2);
 
 /// Settings of the operator.
@@ -198,11 +201,11 @@ impl Operator {
         let caches = Caches::start(&self.watching, self.namespace.as_deref(), &wake, &mut watches);
         let mut lost = right.clone();
         let others = Arc::new(Others::new(&self.own_namespace));
-        tokio::select! {
-            () = async { tokio::join!(caches.are_filled(), self.find_others(&others)); } => {}
+        let platform_sets_group = tokio::select! {
+            group = self.look_around(&caches, &others) => group,
             () = lost.lost() => return,
             () = stopped(&mut stop) => return,
-        }
+        };
         self.ready.set(true);
         if self.namespace.is_none() {
             let (others, client) = (Arc::clone(&others), self.client.clone());
@@ -222,6 +225,7 @@ impl Operator {
             since: Instant::now(),
             deadline: PASS_DEADLINE,
             image: self.image.clone(),
+            platform_sets_group,
             etcd_sessions: Mutex::new(HashMap::new()),
             written: Mutex::new(HashMap::new()),
             failures: Mutex::new(HashMap::new()),
@@ -259,6 +263,24 @@ impl Operator {
             match others.read(&self.client).await {
                 Ok(()) => return,
                 Err(error) => tracing::warn!(%error, "cannot read the leases of other operators"),
+            }
+            tokio::time::sleep(OTHERS_RETRY).await;
+        }
+    }
+
+    /// Waits until everything is known that passes need. Returns whether the platform sets the group of volumes.
+    async fn look_around(&self, caches: &Caches, others: &Others) -> bool {
+        let ((), (), group) =
+            tokio::join!(caches.are_filled(), self.find_others(others), self.platform_sets_group());
+        group
+    }
+
+    /// Waits until it is known whether this is OpenShift, which assigns the group of volumes and refuses any other.
+    async fn platform_sets_group(&self) -> bool {
+        loop {
+            match self.client.list_api_groups().await {
+                Ok(found) => return found.groups.iter().any(|group| group.name == OPENSHIFT_GROUP),
+                Err(error) => tracing::warn!(%error, "cannot read the API groups of this Kubernetes"),
             }
             tokio::time::sleep(OTHERS_RETRY).await;
         }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{PodTemplateSpec, Secret};
-use moonkeeper::api::MasterCluster;
+use moonkeeper::api::{Ephemeral, MasterCluster, SnapshotStore};
 use moonkeeper::coordination::etcd::{LoginFiles, UserName};
 use moonkeeper::master::settings::command_line::{Parsed, parse};
 use moonkeeper::master::settings::companion::CompanionSettings;
@@ -44,6 +44,7 @@ fn facts() -> Facts {
             }),
         },
         etcd_client_certificate: false,
+        platform_sets_group: false,
     }
 }
 
@@ -213,7 +214,12 @@ fn the_master_takes_its_settings_file() {
     assert!(etcd.identity.is_some() && ha(&production).admin.tls.is_some());
     assert!((production.eviction.high_watermark_ratio - 0.95).abs() < 1e-9);
 
+    let snapshots = |settings: &Settings| ha(settings).snapshots.unwrap();
+    assert!(snapshots(&minimal).durable && snapshots(&production).durable);
+    assert_eq!((snapshots(&production).kept, snapshots(&production).interval.map(ms)), (3, Some(300_000)));
+
     let bare = settings("bare");
+    assert!(!snapshots(&bare).durable);
     assert!(ha(&bare).etcd.ca.is_some() && ha(&bare).etcd.identity.is_none());
     assert!(ha(&bare).admin.tls.is_some());
 }
@@ -221,7 +227,13 @@ fn the_master_takes_its_settings_file() {
 #[test]
 fn the_defaults_of_the_resource_are_those_of_the_master() {
     let read = |_: &str| Err(std::io::Error::from(std::io::ErrorKind::NotFound));
-    let args = ["--enable_ha", "--etcd_endpoints=etcd.team:2379", "--cluster_id=team-demo"];
+    let args = [
+        "--enable_ha",
+        "--etcd_endpoints=etcd.team:2379",
+        "--cluster_id=team-demo",
+        // The volume of the pod.
+        "--data_dir=/var/lib/moonkeeper",
+    ];
     let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
     let env =
         [("POD_IP", "10.1.2.3"), ("POD_NAME", "minimal-0")].map(|(name, value)| (name.into(), value.into()));
@@ -326,20 +338,66 @@ fn template(change: impl FnOnce(&mut MasterCluster)) -> PodTemplateSpec {
 
 /// OpenShift gives each namespace ids of its own, and refuses pods that name others.
 #[test]
-fn pods_name_no_user_and_no_group() {
+fn pods_name_no_user_and_on_openshift_no_group() {
     for name in CASES {
-        let text = text(built(name));
+        let openshift = Facts { platform_sets_group: true, ..facts() };
+        let text = text(objects(&case(name), &openshift).unwrap());
         for word in ["runAsUser", "runAsGroup", "fsGroup"] {
             assert!(!text.contains(word), "{name} has {word}");
         }
     }
+    let context = |pod: PodTemplateSpec| pod.spec.unwrap().security_context.unwrap();
+    // Elsewhere the volume of a claim would belong to root.
+    let own = context(template(|_| {}));
+    assert_eq!((own.fs_group, own.fs_group_change_policy.as_deref()), (Some(65532), Some("OnRootMismatch")));
+    assert_eq!(context(template(make_ephemeral)).fs_group, None);
     // What the user says counts.
-    let pod = template(|it| it.spec.pod_template.security_context = json!({"fsGroup": 7})).spec.unwrap();
-    let context = pod.security_context.unwrap();
-    assert_eq!((context.fs_group, context.run_as_non_root), (Some(7), Some(true)));
+    let pod = template(|it| it.spec.pod_template.security_context = json!({"fsGroup": 7}));
+    let given = context(pod.clone());
+    assert_eq!((given.fs_group, given.run_as_non_root, given.run_as_user), (Some(7), Some(true), None));
     // Then the files of Secrets have to be there for all.
-    let modes = pod.volumes.unwrap().into_iter().filter_map(|volume| volume.secret?.default_mode);
+    let volumes = pod.spec.unwrap().volumes.unwrap();
+    let modes = volumes.into_iter().filter_map(|volume| volume.secret?.default_mode);
     assert!(modes.collect::<Vec<_>>().iter().all(|mode| *mode == 0o444));
+}
+
+fn make_ephemeral(cluster: &mut MasterCluster) {
+    cluster.spec.snapshots.store = SnapshotStore { volume_claim: None, ephemeral: Some(Ephemeral {}) };
+}
+
+/// Only the master has the volume, and can write to it although its root file system is read-only.
+#[test]
+fn a_master_has_a_volume_for_its_own_files() {
+    let data = |cluster: &MasterCluster| {
+        let set = objects(cluster, &facts()).unwrap().stateful_set.spec.unwrap();
+        let retention = set.persistent_volume_claim_retention_policy.unwrap();
+        assert_eq!(retention.when_deleted.as_deref(), Some("Retain"));
+        assert_eq!(retention.when_scaled.as_deref(), Some("Retain"));
+        let pod = set.template.spec.unwrap();
+        let sidecars = pod.init_containers.unwrap();
+        assert!(sidecars[0].volume_mounts.iter().flatten().all(|mount| mount.name != "data"));
+        let mounts = pod.containers[0].volume_mounts.clone().unwrap();
+        let mount = mounts.into_iter().find(|mount| mount.name == "data").unwrap();
+        assert_eq!(mount.read_only, None);
+        let volume = pod.volumes.unwrap().into_iter().find(|volume| volume.name == "data");
+        (mount.mount_path, volume, set.volume_claim_templates)
+    };
+    let mut cluster = case("minimal");
+    let (folder, volume, claims) = data(&cluster);
+    assert_eq!(volume, None, "Kubernetes adds that of the claim");
+    let claim = claims.unwrap().remove(0);
+    assert_eq!(
+        claim.metadata.labels.as_ref(),
+        objects(&cluster, &facts()).unwrap().stateful_set.metadata.labels.as_ref()
+    );
+    let claim = claim.spec.unwrap();
+    assert_eq!(claim.storage_class_name, None, "the default StorageClass");
+    assert_eq!(claim.resources.unwrap().requests.unwrap()["storage"].0, "8Gi");
+    assert_eq!(ha(&settings("minimal")).data_dir.as_deref(), Some(Path::new(&folder)));
+
+    make_ephemeral(&mut cluster);
+    let (_, volume, claims) = data(&cluster);
+    assert!(claims.is_none() && volume.unwrap().empty_dir.is_some());
 }
 
 /// A master without requests is the first to go when its node is short of memory.

@@ -1,7 +1,8 @@
-//! `kubectl moonkeeper`: one screen about a MasterCluster, and switchovers, through the resource. The binary acts as
+//! `kubectl moonkeeper`: one screen about a MasterCluster, switchovers and snapshots, through the resource. The binary acts as
 //! that plugin when it is called `kubectl-moonkeeper`.
 
 mod screen;
+mod snapshot;
 mod switchover;
 
 use std::process::ExitCode;
@@ -13,7 +14,7 @@ use kube::{Api, Client, Config};
 use super::status::Output;
 use crate::api::MasterCluster;
 
-/// Looks at MasterClusters and changes who leads them
+/// Looks at MasterClusters, changes who leads them, and has snapshots taken
 #[derive(Debug, Parser)]
 #[command(name = "kubectl moonkeeper", version, after_help = EXAMPLES)]
 struct Arguments {
@@ -25,12 +26,23 @@ const EXAMPLES: &str = "\
 Examples:
   kubectl moonkeeper status demo                 who leads, who follows and how closely, what is wrong
   kubectl moonkeeper switchover demo             let the best placed standby lead
-  kubectl moonkeeper switchover demo --to demo-2 -n store";
+  kubectl moonkeeper switchover demo --to demo-2 -n store
+  kubectl moonkeeper snapshot demo               let a standby take a snapshot now";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Shows who leads a cluster, who follows and how closely, what happened last, what is wrong and what to do
     Status {
+        /// The MasterCluster
+        name: String,
+        #[command(flatten)]
+        place: Place,
+        /// text or json
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Output,
+    },
+    /// Lets a standby take a snapshot now, and waits until it counts
+    Snapshot {
         /// The MasterCluster
         name: String,
         #[command(flatten)]
@@ -83,7 +95,7 @@ enum PluginError {
     NotDone(String),
 }
 
-/// Runs the plugin: prints the status, or requests a switchover.
+/// Runs the plugin: prints the status, or requests a switchover or a snapshot.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
     let Arguments { command } = match super::parse::<Arguments>("kubectl moonkeeper", args) {
@@ -102,6 +114,15 @@ pub fn main(args: &[String]) -> ExitCode {
                     Output::Json => super::print_json(&cluster.status),
                 }
                 Ok(())
+            }
+            Command::Snapshot { name, place, output } => {
+                let (api, cluster) = place.find(&name).await?;
+                let report = snapshot::ask(&api, &cluster, |text| eprintln!("{text}")).await?;
+                match output {
+                    Output::Text => super::print(&snapshot::text(&report)),
+                    Output::Json => super::print_json(&report),
+                }
+                snapshot::verdict(&report)
             }
             Command::Switchover { name, to, place, output } => {
                 let (api, cluster) = place.find(&name).await?;

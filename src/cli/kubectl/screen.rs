@@ -25,6 +25,7 @@ pub(super) fn text(cluster: &MasterCluster, now: Timestamp) -> String {
     if let Some(etcd) = etcd {
         let _ = writeln!(text, "\netcd: {}, as of the last update of the status", etcd.message);
     }
+    text.push_str(&snapshots(&status, now));
     if let Some(report) = &status.last_failover {
         let from = report.from.as_deref().unwrap_or("an unknown master");
         let to = if report.to.is_empty() { "no master yet" } else { &report.to };
@@ -62,6 +63,18 @@ pub(super) fn text(cluster: &MasterCluster, now: Timestamp) -> String {
         }
     }
     text
+}
+
+/// Renders the line about snapshots; nothing if there are none.
+fn snapshots(status: &MasterClusterStatus, now: Timestamp) -> String {
+    let Some(newest) = status.snapshots.first() else { return String::new() };
+    format!(
+        "snapshots: {}, the newest up to record {}, {} ({})\n",
+        status.snapshots.len(),
+        newest.sequence_id,
+        ago(newest.at.as_ref(), now),
+        newest.holders.join(", ")
+    )
 }
 
 fn headline(status: &MasterClusterStatus, now: Timestamp) -> String {
@@ -135,6 +148,10 @@ fn problems(name: &str, cluster: &MasterCluster, status: &MasterClusterStatus) -
             );
         }
     }
+    note(
+        is("SnapshotFresh", "False"),
+        "make room in the volumes, or delete the pods that UpToDate names so that they get one".to_owned(),
+    );
     // The cluster is ready, but progress that has not ended deserves attention.
     if status.phase == Some(Phase::Degraded) && is("Ready", "True").is_some() {
         note(is("Progressing", "True"), format!("kubectl describe pods -l moonkeeper.dev/cluster={name}"));
@@ -180,6 +197,9 @@ fn advice(stalled: Option<&Condition>, name: &str) -> String {
         "EtcdUnreachable" | "EtcdUnusable" => "correct spec.etcd.endpoints, or start that etcd".to_owned(),
         "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
             "correct spec.image, then delete the pods that cannot start".to_owned()
+        }
+        "ClaimPending" | "ClaimLost" => {
+            format!("kubectl describe pvc -l moonkeeper.dev/cluster={name}, and kubectl get storageclass")
         }
         "CrashLoopBackOff" => format!("kubectl logs -l moonkeeper.dev/cluster={name} --previous"),
         "Unschedulable"

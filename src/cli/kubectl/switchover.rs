@@ -15,10 +15,10 @@ use crate::api::{MasterCluster, SwitchoverReport, SwitchoverResult};
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Field manager of the request. Flux reverts what managers whose names begin with "kubectl" have written.
-const MANAGER: &str = "moonkeeper-plugin";
+pub(super) const MANAGER: &str = "moonkeeper-plugin";
 
 /// How often the resource is read.
-const INTERVAL: Duration = Duration::from_millis(200);
+pub(super) const INTERVAL: Duration = Duration::from_millis(200);
 
 /// Requests a switchover and waits for the result.
 pub(super) async fn ask(

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 
-use super::folders::{ADMIN_FOLDER, ADMIN_TLS_FOLDER, ETCD_CREDENTIALS_FOLDER, ETCD_TLS_FOLDER};
+use super::folders::{ADMIN_FOLDER, ADMIN_TLS_FOLDER, DATA_FOLDER, ETCD_CREDENTIALS_FOLDER, ETCD_TLS_FOLDER};
 use super::identity::Identity;
 use super::{BuildError, Facts, companion};
 use crate::api::names::{
@@ -99,9 +99,19 @@ pub(super) fn settings_file(cluster: &MasterCluster, facts: &Facts) -> Result<St
         settings.insert("enable_http_metadata_server", json!(true));
         settings.insert("http_metadata_server_port", json!(METADATA_PORT));
     }
+    snapshots(cluster, &mut settings)?;
     etcd(cluster, facts, &mut settings);
     admin_tls(cluster, &mut settings);
     serde_saphyr::to_string(&settings).map_err(|why| BuildError::Settings(why.to_string()))
+}
+
+fn snapshots(cluster: &MasterCluster, settings: &mut BTreeMap<&str, Value>) -> Result<(), BuildError> {
+    let snapshots = &cluster.spec.snapshots;
+    settings.insert("data_dir", json!(DATA_FOLDER));
+    settings.insert("data_dir_durable", json!(snapshots.store.volume_claim.is_some()));
+    settings.insert("snapshot_interval", milliseconds("snapshots.interval", &snapshots.interval)?);
+    settings.insert("snapshots_kept", json!(snapshots.keep));
+    Ok(())
 }
 
 fn etcd(cluster: &MasterCluster, facts: &Facts, settings: &mut BTreeMap<&str, Value>) {

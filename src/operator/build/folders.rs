@@ -4,6 +4,8 @@
 pub(super) const CONFIG_FOLDER: &str = "/etc/moonkeeper";
 /// Where the admin Secret is.
 pub(super) const ADMIN_FOLDER: &str = "/etc/moonkeeper-admin";
+/// Where the volume with a master's own files is.
+pub(super) const DATA_FOLDER: &str = "/var/lib/moonkeeper";
 /// Where the Secret of `admin.tlsSecretName` is.
 pub(super) const ADMIN_TLS_FOLDER: &str = "/etc/moonkeeper-admin-tls";
 /// Where the Secret of `etcd.tlsSecretName` is.

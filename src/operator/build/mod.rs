@@ -14,6 +14,7 @@ pub mod image;
 mod pod;
 mod services;
 mod stateful_set;
+mod storage;
 mod typed;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -35,6 +36,8 @@ pub struct Facts {
     pub admin: AdminCredentials,
     /// Whether the Secret of `etcd.tlsSecretName` has a client certificate, or only authorities.
     pub etcd_client_certificate: bool,
+    /// Whether the platform gives pods the group that their volumes belong to, and refuses any other: OpenShift.
+    pub platform_sets_group: bool,
 }
 
 /// Credentials of the admin API: the operator's token and the masters' certificate.

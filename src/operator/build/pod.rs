@@ -17,7 +17,7 @@ use super::folders::{
 };
 use super::identity::Identity;
 use super::typed::{typed, typed_list};
-use super::{BuildError, Facts, companion, config};
+use super::{BuildError, Facts, companion, config, storage};
 use crate::api::names::{ADMIN_PORT, CONTAINER, HTTP_PORT, METADATA_PORT, PEER_PORT, RPC_PORT, admin_secret};
 use crate::api::{MasterCluster, MasterClusterSpec, PullPolicy, Spread};
 
@@ -62,6 +62,7 @@ pub(super) fn template(
     let mut containers = vec![master];
     containers.extend(typed_list::<Container>("podTemplate.containers", &added.containers)?);
     let mut volumes = volumes(identity, spec, settings);
+    volumes.extend(storage::volume(spec));
     volumes.extend(spec.failover.companion.then(companion::volume));
     volumes.extend(typed_list::<Volume>("podTemplate.volumes", &added.volumes)?);
     let scheduling = &spec.scheduling;
@@ -77,7 +78,7 @@ pub(super) fn template(
         image_pull_secrets: some_list(typed_list("podTemplate.imagePullSecrets", &added.image_pull_secrets)?),
         node_selector: Some(scheduling.node_selector.clone()).filter(|labels| !labels.is_empty()),
         priority_class_name: priority_class,
-        security_context: Some(security_context(spec)?),
+        security_context: Some(security_context(spec, facts)?),
         service_account_name: Some(identity.name.clone()),
         termination_grace_period_seconds: Some(GRACE_SECONDS),
         tolerations: some_list(typed_list("scheduling.tolerations", &scheduling.tolerations)?),
@@ -95,12 +96,19 @@ fn text_pair((name, value): (&str, &str)) -> BTreeMap<String, String> {
 }
 
 /// Builds the pods' security context: the user's settings, and for the rest what the `restricted` Pod Security Standard
-/// requires. No user and no group: the image names them, and OpenShift refuses any but its own.
-fn security_context(spec: &MasterClusterSpec) -> Result<PodSecurityContext, BuildError> {
+/// requires. No user: the image names one, and OpenShift refuses any but its own. A group only for a claim, whose volume
+/// would belong to root otherwise, and not on OpenShift, which gives each namespace a group itself.
+fn security_context(spec: &MasterClusterSpec, facts: &Facts) -> Result<PodSecurityContext, BuildError> {
     let given: PodSecurityContext =
         typed("podTemplate.securityContext", &spec.pod_template.security_context)?;
     let default_profile = SeccompProfile { type_: "RuntimeDefault".to_owned(), ..SeccompProfile::default() };
+    let needs_group = spec.snapshots.store.volume_claim.is_some() && !facts.platform_sets_group;
+    let group = given.fs_group.or(needs_group.then_some(storage::GROUP));
+    // Without this the kubelet changes the group of every file at every start.
+    let once = given.fs_group_change_policy.clone().or(needs_group.then(|| "OnRootMismatch".to_owned()));
     Ok(PodSecurityContext {
+        fs_group: group,
+        fs_group_change_policy: once,
         run_as_non_root: given.run_as_non_root.or(Some(true)),
         seccomp_profile: given.seccomp_profile.or(Some(default_profile)),
         ..given
@@ -117,6 +125,7 @@ fn master(cluster: &MasterCluster, facts: &Facts) -> Result<Container, BuildErro
     let mut env = vec![pod_field("POD_IP", "status.podIP"), pod_field("POD_NAME", "metadata.name")];
     env.extend(typed_list::<EnvVar>("podTemplate.env", &spec.pod_template.env)?);
     let mut mounts = mounts(spec);
+    mounts.push(storage::mount());
     mounts.extend(spec.failover.companion.then(companion::mount));
     mounts.extend(typed_list::<VolumeMount>("podTemplate.volumeMounts", &spec.pod_template.volume_mounts)?);
     let mut ports = vec![("rpc", RPC_PORT), ("http", HTTP_PORT), ("admin", ADMIN_PORT), ("peer", PEER_PORT)];

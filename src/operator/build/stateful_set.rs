@@ -5,7 +5,7 @@
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec, StatefulSetUpdateStrategy};
 
 use super::identity::Identity;
-use super::{BuildError, Facts, pod};
+use super::{BuildError, Facts, pod, storage};
 use crate::api::MasterCluster;
 use crate::api::names::headless_service;
 
@@ -32,6 +32,8 @@ pub(super) fn stateful_set(
             revision_history_limit: Some(HISTORY),
             selector: identity.selector(),
             template: pod::template(identity, cluster, facts, settings)?,
+            volume_claim_templates: storage::claim_templates(identity, &cluster.spec),
+            persistent_volume_claim_retention_policy: Some(storage::retention()),
             ..StatefulSetSpec::default()
         }),
         ..StatefulSet::default()

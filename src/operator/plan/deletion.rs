@@ -8,7 +8,7 @@
 
 use k8s_openapi::jiff::SignedDuration;
 
-use super::Act;
+use super::{Act, OldClaim};
 use crate::api::{DeletionPolicy, MasterClusterSpec};
 use crate::operator::observation::{Call, EtcdKeys, KeysLeft, Observation};
 
@@ -54,7 +54,7 @@ pub fn step(spec: &MasterClusterSpec, observed: &Observation, since: k8s_openapi
         return Step::LetGo(Farewell::Kept);
     }
     if let Call::Done(_, Ok(())) = &observed.deletion {
-        return Step::LetGo(Farewell::Deleted);
+        return delete_claims(observed);
     }
     let waited = observed.now.duration_since(since);
     match &observed.stateful_set {
@@ -101,6 +101,18 @@ pub fn step(spec: &MasterClusterSpec, observed: &Observation, since: k8s_openapi
     delete()
 }
 
+/// Deletes the claims of the masters, whose log is gone. As long as it is not, they stay as well: a snapshot in one of
+/// them may be all that is left of the beginning of the log.
+fn delete_claims(observed: &Observation) -> Step {
+    let old = observed.claims.iter().filter(|claim| !claim.deleted);
+    let claims: Vec<OldClaim> =
+        old.map(|claim| OldClaim { name: claim.name.clone(), uid: claim.uid.clone() }).collect();
+    match claims.is_empty() {
+        true => Step::LetGo(Farewell::Deleted),
+        false => Step::Do(Act::DeleteClaims { claims }),
+    }
+}
+
 /// Returns a master that may still run. The cache of pods may be behind, so the StatefulSet's controller has to confirm
 /// that there is none for the generation without replicas.
 fn running(observed: &Observation) -> Option<String> {
@@ -127,7 +139,7 @@ mod tests {
     use crate::api::{MasterClusterStatus, OplogStatus};
     use crate::cluster::etcd_health::EtcdHealth;
     use crate::cluster::view::ClusterView;
-    use crate::operator::observation::StatefulSetFacts;
+    use crate::operator::observation::{ClaimFacts, StatefulSetFacts};
     use k8s_openapi::jiff::Timestamp;
     use std::sync::Arc;
 
@@ -153,7 +165,10 @@ mod tests {
             etcd_health: EtcdHealth::default(),
             stateful_set: Some(StatefulSetFacts { existing: Some(0), ..StatefulSetFacts::default() }),
             pods: Vec::new(),
+            claims: Vec::new(),
             switchover: Call::Idle,
+            snapshot_request: None,
+            snapshot: Call::Idle,
             promotion: None,
             deletion: Call::Idle,
             deletion_attempts: 0,
@@ -173,6 +188,28 @@ mod tests {
             seen.stateful_set = Some(StatefulSetFacts { existing, ..StatefulSetFacts::default() });
             assert!(matches!(next(&seen), Step::Wait(_)), "{existing:?}");
         }
+    }
+
+    #[test]
+    fn claims_go_after_the_keys_and_only_with_them() {
+        let mut seen = observed();
+        let claim = |name: &str, deleted| ClaimFacts {
+            name: name.to_owned(),
+            uid: "u".to_owned(),
+            deleted,
+            ..ClaimFacts::default()
+        };
+        seen.claims = vec![claim("data-a-0", false), claim("data-a-1", true)];
+        assert!(matches!(next(&seen), Step::Do(Act::DeleteKeys { .. })));
+        seen.deletion = Call::Done(String::new(), Ok(()));
+        let claims = vec![OldClaim { name: "data-a-0".to_owned(), uid: "u".to_owned() }];
+        assert_eq!(next(&seen), Step::Do(Act::DeleteClaims { claims }));
+        seen.claims[0].deleted = true;
+        assert_eq!(next(&seen), Step::LetGo(Farewell::Deleted));
+        // The log stays, and so do the snapshots of it.
+        seen.claims[0].deleted = false;
+        seen.deletion = Call::Done(String::new(), Err(KeysLeft::OtherLog("another".to_owned())));
+        assert_eq!(next(&seen), Step::LetGo(Farewell::OtherLog("another".to_owned())));
     }
 
     #[test]

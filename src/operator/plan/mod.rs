@@ -11,16 +11,19 @@ pub mod deletion;
 pub mod leadership;
 pub mod promotion;
 pub mod scale;
+pub mod snapshot;
 pub mod switchover;
+pub mod volumes;
 
 use std::time::Duration;
 
-use crate::api::{DeletionPolicy, FailoverReport, MasterClusterSpec, SwitchoverReport};
+use crate::api::{DeletionPolicy, FailoverReport, MasterClusterSpec, SnapshotReport, SwitchoverReport};
 use crate::operator::observation::{EtcdKeys, Observation};
 use crate::operator::same_etcd::is_etcd_in_doubt;
 
 use deletion::Farewell;
 use leadership::Relabel;
+use snapshot::Candidate;
 
 /// Requeue delay while a Secret is missing: Secrets are not watched, so that the operator needs no right to list them.
 pub const RETRY_INTERVAL: Duration = Duration::from_secs(5);
@@ -36,7 +39,7 @@ pub struct Plan {
     pub objects: Objects,
     /// Role labels, in the order in which they are written.
     pub labels: Vec<Relabel>,
-    /// The one disruptive act, which clients may notice.
+    /// The one act of the pass; clients may notice all but that of taking a snapshot.
     pub act: Option<Act>,
     /// Work that clients do not notice.
     pub chores: Vec<Chore>,
@@ -44,6 +47,8 @@ pub struct Plan {
     pub last_failover: Option<FailoverReport>,
     /// The record of the last switchover.
     pub last_switchover: Option<SwitchoverReport>,
+    /// The record of the last snapshot that was asked for.
+    pub last_snapshot: Option<SnapshotReport>,
     /// What the operator waits for, as text for the status.
     pub waits: Vec<String>,
     /// Requeue delay in case no watch wakes the controller earlier.
@@ -76,7 +81,8 @@ pub enum Objects {
     },
 }
 
-/// A disruptive act, which clients may notice. At most one in a pass.
+/// An act of which there is at most one in a pass, because clients may notice it, or it must not meet one that they
+/// notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
     /// The primary is asked to hand over.
@@ -87,6 +93,11 @@ pub enum Act {
         /// Address of the primary's admin API.
         address: String,
     },
+    /// Masters are asked for a snapshot, one after the other until one takes it.
+    TakeSnapshot { request_id: String, candidates: Vec<Candidate> },
+    /// The StatefulSet is deleted without its pods, because its volume claims cannot be changed: the next pass creates it
+    /// anew around them.
+    ReplaceStatefulSet { uid: String },
     /// The StatefulSet is scaled to 0, before the keys of a deleted resource are deleted.
     EndMasters,
     /// The keys in etcd are deleted, unless a master uses them or the log is another one.
@@ -94,6 +105,16 @@ pub enum Act {
         /// The log that the masters of this cluster wrote, as the status names it.
         log: Option<String>,
     },
+    /// The volume claims of a deleted resource are deleted, after its keys.
+    DeleteClaims { claims: Vec<OldClaim> },
+}
+
+/// A volume claim that is to be deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OldClaim {
+    pub name: String,
+    /// Tells it from a later one of the same name.
+    pub uid: String,
 }
 
 /// Work beside the pass that clients do not notice.
@@ -123,6 +144,7 @@ pub fn plan(name: &str, spec: &MasterClusterSpec, observed: &Observation) -> Pla
         chores: Vec::new(),
         last_failover: observed.status.last_failover.clone(),
         last_switchover: observed.status.last_switchover.clone(),
+        last_snapshot: observed.status.last_snapshot.clone(),
         waits: Vec::new(),
         again: None,
     };
@@ -146,7 +168,7 @@ pub fn plan(name: &str, spec: &MasterClusterSpec, observed: &Observation) -> Pla
     if spec.suspend {
         plan.waits.push("spec.suspend to be set to false".to_owned());
         // A request that is under way is withdrawn; a new one is ignored.
-        plan.switch(spec, observed);
+        plan.requests(spec, observed);
         return plan;
     }
     if matches!(observed.etcd, EtcdKeys::Unusable { .. }) {
@@ -160,12 +182,16 @@ pub fn plan(name: &str, spec: &MasterClusterSpec, observed: &Observation) -> Pla
         plan.requeue_after(RETRY_INTERVAL);
         Objects::KeepMasters
     } else {
-        Objects::Apply { replicas: scale::replicas(spec, observed, &mut plan.waits) }
+        plan.stateful_set(spec, observed)
     };
+    if volumes::waits(observed) {
+        // A claim that waits for too long stalls the cluster, and no watch tells of the time.
+        plan.requeue_after(RETRY_INTERVAL);
+    }
     if let Some(view) = observed.etcd.view() {
         plan.chores.extend(promotion::stale_keys(observed, name, view));
     }
-    plan.switch(spec, observed);
+    plan.requests(spec, observed);
     plan
 }
 
@@ -205,6 +231,60 @@ impl Plan {
         self.requeue_after(UNWATCHED_INTERVAL);
     }
 
+    /// Plans the StatefulSet, which has to go first if it has other volumes than the spec.
+    fn stateful_set(&mut self, spec: &MasterClusterSpec, observed: &Observation) -> Objects {
+        match volumes::step(spec, observed) {
+            volumes::Step::Fits => {
+                Objects::Apply { replicas: scale::replicas(spec, observed, &mut self.waits) }
+            }
+            volumes::Step::Replace(act) => {
+                self.act = Some(act);
+                self.waits.push(volumes::REPLACED.to_owned());
+                Objects::KeepMasters
+            }
+            volumes::Step::Wait => {
+                self.waits.push(volumes::REPLACED.to_owned());
+                Objects::KeepMasters
+            }
+        }
+    }
+
+    fn requests(&mut self, spec: &MasterClusterSpec, observed: &Observation) {
+        self.switch(spec, observed);
+        self.take_snapshot(spec, observed);
+    }
+
+    /// Plans a requested snapshot, after everything that it has to wait for.
+    fn take_snapshot(&mut self, spec: &MasterClusterSpec, observed: &Observation) {
+        match snapshot::step(spec, observed) {
+            snapshot::Step::Nothing => {}
+            snapshot::Step::Record(report) => {
+                self.last_snapshot = Some(report);
+                self.requeue_after(Duration::ZERO);
+            }
+            snapshot::Step::End(report) => {
+                if observed.snapshot_request.as_ref() != Some(&report.request_id) {
+                    self.requeue_after(Duration::ZERO);
+                }
+                self.last_snapshot = Some(report);
+            }
+            snapshot::Step::Wait(what) => {
+                self.waits.push(what);
+                self.requeue_after(UNWATCHED_INTERVAL);
+            }
+            snapshot::Step::Ask(act) => {
+                self.requeue_after(UNWATCHED_INTERVAL);
+                let switching = self.last_switchover != observed.status.last_switchover;
+                if self.disruptions(observed) == 0 && !switching {
+                    self.waits.push("a master to take a snapshot".to_owned());
+                    self.act = Some(act);
+                } else {
+                    self.waits.push("an earlier step to end before a snapshot is taken".to_owned());
+                }
+            }
+        }
+    }
+
     fn switch(&mut self, spec: &MasterClusterSpec, observed: &Observation) {
         match switchover::step(spec, observed) {
             switchover::Step::Nothing => {}
@@ -230,7 +310,7 @@ impl Plan {
                     self.waits.push("the primary to hand over".to_owned());
                     self.act = Some(act);
                 } else {
-                    self.waits.push("the StatefulSet to scale down before the switchover".to_owned());
+                    self.waits.push("the StatefulSet to change before the switchover".to_owned());
                 }
             }
         }

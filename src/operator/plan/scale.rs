@@ -9,17 +9,32 @@ use crate::operator::report::conditions::caught_up_standbys;
 #[must_use]
 pub fn replicas(spec: &MasterClusterSpec, observed: &Observation, waits: &mut Vec<String>) -> i32 {
     let wanted = spec.replicas;
-    let Some(set) = &observed.stateful_set else { return wanted };
-    if wanted >= set.replicas {
+    let present = match &observed.stateful_set {
+        Some(set) => set.replicas,
+        None => orphans(observed),
+    };
+    if wanted >= present {
         return wanted;
     }
     match obstacle(wanted, observed) {
         None => wanted,
         Some(what) => {
             waits.push(what);
-            set.replicas
+            present
         }
     }
+}
+
+/// Returns how many masters a StatefulSet that is created now has to have, so that it ends none of those that the one
+/// before it has left behind.
+fn orphans(observed: &Observation) -> i32 {
+    let ordinals = observed.pods.iter().filter(|pod| !pod.deleted).filter_map(|pod| ordinal(&pod.name));
+    ordinals.max().map_or(0, |highest| highest.saturating_add(1))
+}
+
+/// Returns the number behind the last dash of the name of a pod.
+pub(crate) fn ordinal(pod: &str) -> Option<i32> {
+    pod.rsplit_once('-').and_then(|(_, ordinal)| ordinal.parse::<i32>().ok())
 }
 
 /// Returns what has to happen before the cluster can shrink to `wanted` masters.
@@ -61,6 +76,5 @@ fn obstacle(wanted: i32, observed: &Observation) -> Option<String> {
 
 /// Returns whether a pod is among the first `wanted`.
 fn stays(pod: &str, wanted: i32) -> bool {
-    let ordinal = pod.rsplit_once('-').and_then(|(_, ordinal)| ordinal.parse::<i32>().ok());
-    ordinal.is_some_and(|ordinal| ordinal < wanted)
+    ordinal(pod).is_some_and(|ordinal| ordinal < wanted)
 }

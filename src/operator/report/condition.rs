@@ -15,6 +15,8 @@ pub const STALLED: &str = "Stalled";
 pub const ETCD_HEALTHY: &str = "EtcdHealthy";
 /// The reason of [`STALLED`] while the log in etcd is not the one that the masters know.
 pub const LOG_UNUSABLE: &str = "LogUnusable";
+/// A recent snapshot has the state, but for recent changes.
+pub const SNAPSHOT_FRESH: &str = "SnapshotFresh";
 /// All pods run with the present template.
 pub const UP_TO_DATE: &str = "UpToDate";
 

@@ -5,12 +5,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::condition::{
     AVAILABLE, ConditionValue, FALSE, LOG_UNUSABLE, PROGRESSING, READY, REDUNDANT, STALLED, TRUE, UNKNOWN,
-    UP_TO_DATE,
 };
-use super::{Applied, Failure, etcd};
+use super::{Applied, Failure, etcd, snapshots, up_to_date};
 use crate::api::{MasterClusterSpec, SwitchoverResult};
 use crate::cluster::member::MemberValue;
 use crate::cluster::role::Role;
+use crate::operator::claim_trouble::{CLAIM_LOST, CLAIM_PENDING};
 use crate::operator::observation::{EtcdKeys, Observation, PodFacts};
 use crate::operator::plan::Plan;
 
@@ -23,6 +23,7 @@ pub fn conditions(
     applied: &Applied,
 ) -> Vec<ConditionValue> {
     let etcd = etcd::condition(observed);
+    let snapshots = snapshots::condition(spec, observed);
     let available = available(observed);
     let redundant = redundant(spec, observed);
     // A cluster that serves and could fail over is ready, whatever keeps one more standby from running.
@@ -30,7 +31,16 @@ pub fn conditions(
     let stalled = stalled(observed, applied, served);
     let progressing = progressing(spec, observed, plan, &stalled, applied);
     let ready = ready(observed, &available, &redundant, &stalled, &progressing);
-    vec![ready, available, redundant, progressing, stalled, etcd, up_to_date(observed)]
+    vec![
+        ready,
+        available,
+        redundant,
+        progressing,
+        stalled,
+        etcd,
+        snapshots,
+        up_to_date::condition(spec, observed),
+    ]
 }
 
 /// Adds times: a condition whose value is unchanged keeps its transition time.
@@ -129,7 +139,7 @@ fn redundant(spec: &MasterClusterSpec, observed: &Observation) -> ConditionValue
 }
 
 /// Returns the values of the member keys that masters of this cluster have written, of pods that are not being deleted.
-fn registered(observed: &Observation) -> impl Iterator<Item = &MemberValue> {
+pub(super) fn registered(observed: &Observation) -> impl Iterator<Item = &MemberValue> {
     let members = observed.etcd.view().into_iter().flat_map(|view| view.members.values());
     members
         .filter_map(|member| member.value.as_ref())
@@ -225,12 +235,19 @@ fn progressing(
     }
     let behind = behind(observed);
     if let Some((pod, why)) = behind.first() {
-        return ConditionValue::new(PROGRESSING, TRUE, "CatchingUp", format!("waits for {pod}: {why}"));
+        let reason = claim_reason(observed, pod).unwrap_or("CatchingUp");
+        return ConditionValue::new(PROGRESSING, TRUE, reason, format!("waits for {pod}: {why}"));
     }
     if observed.etcd.view().is_some_and(|view| view.leader.is_none() || view.serving.is_none()) {
         return ConditionValue::new(PROGRESSING, TRUE, "Electing", "waits for a primary");
     }
     ConditionValue::new(PROGRESSING, FALSE, "Settled", "nothing is under way")
+}
+
+/// Returns the reason if the volume claim of this pod keeps it from running.
+fn claim_reason<'o>(observed: &'o Observation, pod: &str) -> Option<&'o str> {
+    let trouble = observed.pods.iter().find(|it| it.name == pod)?.trouble.as_ref()?;
+    [CLAIM_PENDING, CLAIM_LOST].contains(&&*trouble.reason).then_some(&trouble.reason)
 }
 
 /// Returns the pods that neither lead nor could take over, and why.
@@ -282,33 +299,7 @@ fn ready(
     ConditionValue::new(READY, TRUE, "Serving", available.message.clone())
 }
 
-fn up_to_date(observed: &Observation) -> ConditionValue {
-    let Some(revision) = observed.stateful_set.as_ref().and_then(|set| set.update_revision.as_ref()) else {
-        return ConditionValue::new(
-            UP_TO_DATE,
-            UNKNOWN,
-            "NoRevisionYet",
-            "the StatefulSet has not reported the revision of its pods yet",
-        );
-    };
-    let leads = |pod: &PodFacts| {
-        observed.etcd.view().and_then(|view| view.leader.as_ref()).is_some_and(|it| it.value.name == pod.name)
-    };
-    let mut old: Vec<&PodFacts> =
-        observed.pods.iter().filter(|pod| pod.revision.as_ref() != Some(revision)).collect();
-    old.sort_by_key(|pod| leads(pod));
-    let names: Vec<&str> = old.iter().map(|pod| pod.name.as_str()).collect();
-    if names.is_empty() {
-        return ConditionValue::new(UP_TO_DATE, TRUE, "AllCurrent", "all pods run with the present settings");
-    }
-    let message = format!(
-        "pods with older settings: {}; delete them one at a time in this order, each when the one before is ready again",
-        list(&names)
-    );
-    ConditionValue::new(UP_TO_DATE, FALSE, "OlderPods", message)
-}
-
-fn list(names: &[&str]) -> String {
+pub(super) fn list(names: &[&str]) -> String {
     match names {
         [] => "no pod".to_owned(),
         [one] => (*one).to_owned(),

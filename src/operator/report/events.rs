@@ -1,9 +1,9 @@
 //! Events, derived from the difference between two statuses. An operator that was restarted finds no difference and so
 //! repeats none.
 
-use super::condition::{ETCD_HEALTHY, FALSE, STALLED, TRUE};
+use super::condition::{ETCD_HEALTHY, FALSE, SNAPSHOT_FRESH, STALLED, TRUE};
 use super::etcd::{CORRUPT, NO_SPACE, SPACE_LOW};
-use crate::api::{MasterClusterStatus, Phase, SwitchoverResult};
+use crate::api::{MasterClusterStatus, Phase, SnapshotResult, SwitchoverResult};
 use crate::operator::plan::Finalizer;
 use crate::operator::plan::deletion::Farewell;
 use crate::operator::plan::promotion::UNTOLD;
@@ -36,6 +36,7 @@ pub fn happenings(before: &MasterClusterStatus, after: &MasterClusterStatus) -> 
     leadership(before, after, &mut all);
     failover(before, after, &mut all);
     switchover(before, after, &mut all);
+    snapshot(before, after, &mut all);
     for member in &after.members {
         let was = before.members.iter().find(|was| was.name == member.name);
         let caught_up = |lag: Option<i64>| lag == Some(0);
@@ -46,6 +47,7 @@ pub fn happenings(before: &MasterClusterStatus, after: &MasterClusterStatus) -> 
     for (kind, reason, over) in [
         (ETCD_HEALTHY, about_etcd(after).unwrap_or("EtcdUnreachable"), etcd_is_over(before)),
         (STALLED, "Stalled", "Unstalled"),
+        (SNAPSHOT_FRESH, "SnapshotsTooOld", "SnapshotsFresh"),
     ] {
         condition(kind, reason, over, before, after, &mut all);
     }
@@ -141,6 +143,30 @@ fn switchover(before: &MasterClusterStatus, after: &MasterClusterStatus, all: &m
         }
         SwitchoverResult::Failed => {
             warning("SwitchoverFailed", format!("{why} (request {})", report.request_id))
+        }
+    });
+}
+
+fn snapshot(before: &MasterClusterStatus, after: &MasterClusterStatus, all: &mut Vec<Happening>) {
+    let Some(report) = &after.last_snapshot else { return };
+    let was = before.last_snapshot.as_ref().filter(|was| was.request_id == report.request_id);
+    if was.is_some_and(|was| was.result == report.result) {
+        return;
+    }
+    let member = report.member.as_deref().unwrap_or("a master");
+    let last = report.sequence_id.unwrap_or_default();
+    let id = &report.request_id;
+    all.push(match report.result {
+        SnapshotResult::Pending => {
+            normal("SnapshotAsked", format!("a snapshot was requested (request {id})"))
+        }
+        SnapshotResult::Succeeded => normal(
+            "SnapshotTaken",
+            format!("{member} has taken a snapshot up to record {last} (request {id})"),
+        ),
+        SnapshotResult::Failed => {
+            let why = report.message.as_deref().unwrap_or_default();
+            warning("SnapshotFailed", format!("{why} (request {id})"))
         }
     });
 }

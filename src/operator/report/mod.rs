@@ -7,7 +7,9 @@ pub mod conditions;
 mod etcd;
 pub mod events;
 mod members;
+mod snapshots;
 mod status_diff;
+mod up_to_date;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -104,6 +106,8 @@ pub fn status(
             None => before.etcd.clone(),
         },
         members,
+        snapshots: snapshots::entries(observed, applied),
+        last_snapshot: plan.last_snapshot.clone(),
         last_failover: plan.last_failover.clone(),
         last_switchover: plan.last_switchover.clone(),
         conditions: conditions::merged(&before.conditions, conditions, observed),

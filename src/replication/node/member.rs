@@ -72,6 +72,8 @@ impl Node {
             proven: self.snapshots.as_ref().map_or(Vec::new(), Snapshots::proven),
             needs: if leads { None } else { self.following.need() },
             floor: self.floor_state(),
+            unsaved_ms: self.snapshots.as_ref().map(|it| it.unsaved_ms(self.incarnation.engine.log_time())),
+            snapshot_error: self.snapshots.as_ref().and_then(Snapshots::error),
             formats: Format::readable_numbers(),
             version: self.settings.version.clone(),
         }

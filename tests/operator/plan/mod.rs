@@ -4,7 +4,9 @@
 mod etcd;
 mod leadership;
 mod properties;
+mod snapshots;
 mod tables;
+mod volumes;
 
 use std::sync::Arc;
 
@@ -12,18 +14,20 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use moonkeeper::api::{
     DeletionPolicy, EtcdStatus, FailoverReport, LeaderStatus, MasterClusterSpec, MasterClusterStatus, Phase,
-    Switchover, SwitchoverReport, SwitchoverResult,
+    SnapshotEntry, SnapshotReport, SnapshotResult, Switchover, SwitchoverReport, SwitchoverResult,
 };
 use moonkeeper::cluster::etcd_health::{Alarm, EtcdHealth, EtcdMember, Usage};
 use moonkeeper::cluster::member::{Addresses, DigestAt, ElectionValue, MemberValue};
 use moonkeeper::cluster::promotion::{PromotionReason, PromotionReport};
 use moonkeeper::cluster::role::Role;
+use moonkeeper::cluster::snapshot::HeldSnapshot;
 use moonkeeper::cluster::switchover::SwitchoverDone;
 use moonkeeper::cluster::view::{ClusterView, Leader, Member, Serving, Stamp, StoreId, Successor};
 use moonkeeper::coordination::types::LeaseId;
 use moonkeeper::engine::types::Term;
 use moonkeeper::operator::observation::{
-    Call, CallError, EtcdKeys, KeysLeft, Observation, PodFacts, PromotionAnswer, StatefulSetFacts,
+    Call, CallError, ClaimFacts, ClaimPhase, ClaimShape, EtcdKeys, KeysLeft, Observation, PodFacts,
+    PromotionAnswer, SnapshotBegun, StatefulSetFacts,
 };
 use moonkeeper::operator::plan::deletion::Farewell;
 use moonkeeper::operator::plan::{Act, Chore, Finalizer, Objects, Plan, plan};
@@ -81,6 +85,9 @@ fn done(spec: &MasterClusterSpec, observed: &Observation, plan: &Plan) -> Observ
     if let (Objects::Apply { replicas }, Some(set)) = (plan.objects, &mut after.stateful_set) {
         set.replicas = replicas;
     }
+    if let Some(Act::ReplaceStatefulSet { .. }) = &plan.act {
+        after.stateful_set = None;
+    }
     after.status = status(NAME, spec, observed, plan, &Applied::default());
     after
 }
@@ -93,6 +100,8 @@ fn healthy(leader: u8, term: u64) -> Observation {
             role: if ordinal == leader { Role::Primary } else { Role::Standby },
             addresses: addresses(ordinal),
             caught_up: true,
+            snapshots: vec![held(800)],
+            unsaved_ms: Some(0),
             ..MemberValue::default()
         };
         (
@@ -107,6 +116,7 @@ fn healthy(leader: u8, term: u64) -> Observation {
         role: Some(if ordinal == leader { "primary" } else { "standby" }.to_owned()),
         ready: true,
         revision: Some("r1".to_owned()),
+        claim: Some(claim_name(ordinal)),
         ..PodFacts::default()
     };
     Observation {
@@ -137,12 +147,47 @@ fn healthy(leader: u8, term: u64) -> Observation {
             existing: Some(3),
             update_revision: Some("r1".to_owned()),
             deleted: false,
+            uid: "set".to_owned(),
+            claim: Some(shape("8Gi")),
         }),
         pods: (0..3).map(pod).collect(),
+        claims: (0..3).map(claim).collect(),
         switchover: Call::Idle,
+        snapshot_request: None,
+        snapshot: Call::Idle,
         promotion: None,
         deletion: Call::Idle,
         deletion_attempts: 0,
+    }
+}
+
+fn held(sequence_id: u64) -> HeldSnapshot {
+    HeldSnapshot {
+        log: "log".to_owned(),
+        sequence_id,
+        bytes: 12 << 20,
+        taken_at_ms: 1_800_000_000_250,
+        durable: true,
+        ..HeldSnapshot::default()
+    }
+}
+
+fn claim_name(ordinal: u8) -> String {
+    format!("data-{NAME}-{ordinal}")
+}
+
+/// What the default spec asks for.
+fn shape(size: &str) -> ClaimShape {
+    ClaimShape { size: size.to_owned(), storage_class: None }
+}
+
+fn claim(ordinal: u8) -> ClaimFacts {
+    ClaimFacts {
+        name: claim_name(ordinal),
+        phase: ClaimPhase::Bound,
+        shape: shape("8Gi"),
+        uid: format!("claim-{ordinal}"),
+        deleted: false,
     }
 }
 

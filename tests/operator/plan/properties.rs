@@ -22,8 +22,10 @@ fn pod(ordinal: u8) -> impl Strategy<Value = PodFacts> {
         prop::bool::weighted(0.2),
         prop::option::weighted(0.8, Just(())),
         prop::bool::weighted(0.2),
+        prop::bool::weighted(0.8),
     )
-        .prop_map(move |(role, ready, deleted, ip, another)| PodFacts {
+        .prop_map(move |(role, ready, deleted, ip, another, has_claim)| PodFacts {
+            claim: has_claim.then(|| claim_name(ordinal)),
             name: pod_name(ordinal),
             uid: format!("uid-{ordinal}"),
             // Another address: a pod that was made again under the name of the one before.
@@ -124,8 +126,9 @@ fn last_status() -> impl Strategy<Value = MasterClusterStatus> {
     let failover = prop::option::of((prop::option::of(0u8..5), any::<bool>(), at()));
     // Endpoints of the spec, and others.
     let etcd = prop::option::of(prop_oneof![Just(ENDPOINT), Just("http://before:2379")]);
-    (leader, prop::option::of(5i64..45), switchover, failover, etcd).prop_map(
-        |(leader, term, switchover, failover, etcd)| MasterClusterStatus {
+    (leader, prop::option::of(5i64..45), switchover, failover, etcd, last_snapshot()).prop_map(
+        |(leader, term, switchover, failover, etcd, last_snapshot)| MasterClusterStatus {
+            last_snapshot,
             etcd: etcd.map(|endpoint| EtcdStatus {
                 cluster_id: Some("7".to_owned()),
                 endpoints: vec![endpoint.to_owned()],
@@ -175,6 +178,38 @@ fn call() -> impl Strategy<Value = Call<Result<SwitchoverDone, CallError>>> {
     ]
 }
 
+fn snapshot_call() -> impl Strategy<Value = Call<Result<SnapshotBegun, CallError>>> {
+    let result = prop_oneof![
+        (0u64..100, any::<bool>()).prop_map(|(sequence_id, complete)| {
+            Ok(SnapshotBegun { member: pod_name(1), sequence_id, complete })
+        }),
+        Just(Err(CallError::NoAnswer("silence".to_owned()))),
+    ];
+    prop_oneof![
+        Just(Call::Idle),
+        request().prop_map(Call::Running),
+        (request(), result).prop_map(|(id, result)| Call::Done(id, result)),
+    ]
+}
+
+fn last_snapshot() -> impl Strategy<Value = Option<SnapshotReport>> {
+    let result = prop_oneof![
+        Just(SnapshotResult::Pending),
+        Just(SnapshotResult::Succeeded),
+        Just(SnapshotResult::Failed)
+    ];
+    prop::option::of((request(), prop::option::of(0i64..100), result, at()).prop_map(
+        |(request_id, sequence_id, result, at)| SnapshotReport {
+            request_id,
+            member: sequence_id.map(|_| pod_name(1)),
+            sequence_id,
+            result,
+            message: None,
+            at,
+        },
+    ))
+}
+
 fn deletion() -> impl Strategy<Value = Call<Result<(), KeysLeft>>> {
     prop_oneof![
         Just(Call::Idle),
@@ -193,9 +228,12 @@ prop_compose! {
         status in last_status(),
         etcd in etcd_keys(),
         endpoints_unverified in prop::bool::weighted(0.1),
+        claims in prop::bool::weighted(0.8),
         set in prop::option::weighted(0.8, (0i32..6, any::<bool>(), prop::option::of(0i32..6))),
         pods in pods(),
         switchover in call(),
+        snapshot_request in prop::option::of(prop_oneof![Just("a".to_owned()), Just("b".to_owned())]),
+        snapshot in snapshot_call(),
         promotion in prop::option::of((10u64..40, any::<bool>())),
         deletion in deletion(),
         deletion_attempts in 0u32..5,
@@ -214,9 +252,14 @@ prop_compose! {
                 existing,
                 update_revision: Some("r1".to_owned()),
                 deleted,
+                uid: "set".to_owned(),
+                claim: claims.then(|| shape("8Gi")),
             }),
             pods,
+            claims: (0..3).map(claim).collect(),
             switchover,
+            snapshot_request,
+            snapshot,
             promotion: promotion.map(|(term, told)| PromotionAnswer {
                 term,
                 report: if told {
@@ -268,9 +311,27 @@ proptest! {
         // The request before is ended in one pass, a new one recorded in the next and acted on in the third.
         let third = done(&spec, &after, &second);
         let later = done(&spec, &third, &plan(NAME, &spec, &third));
+        // A snapshot that a master has begun is recorded once more before it has a result.
+        let later = done(&spec, &later, &plan(NAME, &spec, &later));
         let last = done(&spec, &later, &plan(NAME, &spec, &later));
         prop_assert!(!is_news(&later.status, &last.status), "{:#?}\n{:#?}", later.status, last.status);
         prop_assert!(happenings(&later.status, &last.status).is_empty());
+    }
+
+    /// No master is asked for a snapshot while the primary is being changed, or while that is unknown.
+    #[test]
+    fn a_snapshot_waits_for_the_primary(spec in wanted(), observed in observed()) {
+        let plan = plan(NAME, &spec, &observed);
+        if let Some(Act::TakeSnapshot { request_id, .. }) = &plan.act {
+            let view = observed.etcd.view().unwrap();
+            prop_assert!(view.leader.is_some() && view.serving.is_some() && view.successor.is_none());
+            for report in [&plan.last_switchover, &observed.status.last_switchover].into_iter().flatten() {
+                prop_assert!(report.result != SwitchoverResult::Pending);
+            }
+            prop_assert_eq!(Some(request_id), observed.snapshot_request.as_ref());
+            prop_assert!(observed.deleted_at.is_none() && !spec.suspend);
+            prop_assert!(!observed.snapshot.is_running() || observed.snapshot != Call::Running(request_id.clone()));
+        }
     }
 
     #[test]
@@ -304,7 +365,7 @@ proptest! {
             let stays = ready.iter().any(|pod| ordinal(pod) < replicas);
             prop_assert!(stays || ready.is_empty(), "{replicas} masters, {:?} caught up", ready);
         }
-        if matches!(plan.act, Some(Act::EndMasters | Act::DeleteKeys { .. })) {
+        if matches!(plan.act, Some(Act::EndMasters | Act::DeleteKeys { .. } | Act::DeleteClaims { .. })) {
             prop_assert!(observed.deleted_at.is_some() && spec.deletion_policy == DeletionPolicy::Delete);
         }
     }
@@ -389,6 +450,8 @@ proptest! {
         observed.deleted_at = Some(now() - SignedDuration::from_secs(3600));
         observed.finalizer = true;
         observed.deletion_attempts = 1000;
+        // Those that are to be deleted are being deleted by now.
+        observed.claims.iter_mut().for_each(|claim| claim.deleted = true);
         let no_answer = || Call::Done(String::new(), Err(KeysLeft::Failed("no answer".to_owned())));
         if observed.deletion.is_running() {
             // A call has a deadline.

@@ -23,6 +23,7 @@ fn a_settled_cluster_needs_nothing() {
             ("Progressing", "False"),
             ("Stalled", "False"),
             ("EtcdHealthy", "True"),
+            ("SnapshotFresh", "True"),
             ("UpToDate", "True")
         ]
     );

@@ -1,6 +1,7 @@
 """A real Kubernetes on this machine without Docker, systemd or a registry: up, down, and what tests do to it between."""
 
 import concurrent.futures
+import json
 import os
 import pathlib
 import shutil
@@ -13,6 +14,7 @@ import control
 import daemons
 import network
 import nodes
+import volumes
 from layout import DNS_ADDRESS, ClusterError, Layout, program, run
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "image"))
@@ -69,6 +71,9 @@ def up(layout, count):
     _await(lambda: layout.kubectl(*ready, check=False).returncode == 0, "the API server", layout)
     control.allow_exec_and_logs(layout)
     layout.kubectl("apply", "-f", HERE / "dns.yaml")
+    layout.kubectl("apply", "-f", "-", input=json.dumps(volumes.STORAGE_CLASS))
+    provisioner = [sys.executable, HERE / "volumes.py", program("kubectl"), layout.kubeconfig]
+    daemons.start(layout, 1, "volumes", *provisioner, layout.folder / "volumes")
     for number in numbers:
         _await(lambda: _is_there(layout, f"node/n{number}"), f"node n{number}", layout)
     layout.kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=100s")

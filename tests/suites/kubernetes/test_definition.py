@@ -32,6 +32,11 @@ def test_defaults_are_filled_in(server, namespace):
         "failover": {"leaseTTL": "5s", "keepAliveInterval": "1s", "inheritedClientTTL": "180s", "companion": True},
         "promotion": {"expired": "Keep"},
         "replication": {"durability": "Strict", "leaseSyncInterval": "1s"},
+        "snapshots": {
+            "interval": "10m",
+            "keep": 2,
+            "store": {"volumeClaim": {"size": "8Gi", "storageClassName": ""}},
+        },
         "switchover": {"target": "", "requestId": ""},
         "scheduling": {"spread": "Preferred", "topologyKey": "kubernetes.io/hostname", "priorityClassName": ""},
         "podTemplate": {},
@@ -49,6 +54,22 @@ def test_defaults_are_filled_in_beside_what_is_given(server, namespace):
     assert spec["image"] == {"repository": "", "tag": "1.0", "pullPolicy": "IfNotPresent"}
     assert spec["failover"] == {"leaseTTL": "10s", "keepAliveInterval": "1s", "inheritedClientTTL": "180s", "companion": True}
     assert spec["networkPolicy"] == {"enabled": True, "clients": [{"podSelector": {}}]}
+
+
+def test_the_store_of_snapshots_is_chosen(server, namespace):
+    """Another choice replaces the default one, with server-side apply as it is written, else with a null."""
+    store = lambda: server.get("mcl", "demo", "-n", namespace)["spec"]["snapshots"]["store"]  # noqa: E731
+    apply(server, cluster(snapshots={"store": {"volumeClaim": {"size": "20Gi"}}}), namespace=namespace)
+    assert store() == {"volumeClaim": {"size": "20Gi", "storageClassName": ""}}
+    apply(server, cluster(snapshots={"store": {"volumeClaim": None, "ephemeral": {}}}), namespace=namespace)
+    assert store() == {"ephemeral": {}}
+    apply(server, cluster(snapshots={}), namespace=namespace)
+    assert store() == {"volumeClaim": {"size": "8Gi", "storageClassName": ""}}
+    server.kubectl("delete", "mcl", "demo", "-n", namespace)
+    both = ["--server-side", "--field-manager=test"]
+    apply(server, cluster(), *both, namespace=namespace)
+    apply(server, cluster(snapshots={"store": {"ephemeral": {}}}), *both, namespace=namespace)
+    assert store() == {"ephemeral": {}}
 
 
 STATUS = {
@@ -80,6 +101,11 @@ STATUS = {
         "alarms": [],
         "silentEndpoints": ["http://etcd-2:2379"],
     },
+    "snapshots": [
+        {"id": "s-8800", "sequenceId": 8800, "bytes": 12582912, "holders": ["demo-1"], "at": "2026-01-01T00:00:00Z"},
+        {"id": "s-8000", "sequenceId": 8000, "bytes": 12582000, "holders": ["demo-1", "demo-2"]},
+    ],
+    "lastSnapshot": {"requestId": "a2", "member": "demo-1", "sequenceId": 8800, "result": "Succeeded"},
     "lastFailover": {
         "from": "demo-2",
         "to": "demo-0",

@@ -20,6 +20,10 @@ def store(**fields):
     return {"store": fields}
 
 
+def snapshots(**fields):
+    return {"snapshots": fields}
+
+
 def pod(**fields):
     return {"podTemplate": fields}
 
@@ -89,6 +93,18 @@ RULES = {
         [{"replication": {"leaseSyncInterval": "1ms"}}],
         [{"replication": {"leaseSyncInterval": "0ms"}}],
     ),
+    "interval is 10s to 24h": (
+        [snapshots(interval="10s"), snapshots(interval="24h")],
+        [snapshots(interval="9999ms"), snapshots(interval="0s"), snapshots(interval="24h1s")],
+    ),
+    "store is either volumeClaim, which is the default, or ephemeral": (
+        [snapshots(store={"volumeClaim": {"size": "1.5Ti"}}), snapshots(store={"ephemeral": {}})],
+        [snapshots(store={}), snapshots(store={"volumeClaim": {}, "ephemeral": {}})],
+    ),
+    "size must be greater than 0": (
+        [snapshots(store={"volumeClaim": {"size": "1"}})],
+        [snapshots(store={"volumeClaim": {"size": "0Gi"}})],
+    ),
     "labels that begin with moonkeeper.dev/ and app.kubernetes.io/": (
         [pod(labels={"team": "a", "example.com/moonkeeper.dev": "b"})],
         [pod(labels={"moonkeeper.dev/role": "primary"}), pod(labels={"app.kubernetes.io/name": "x"})],
@@ -101,11 +117,11 @@ RULES = {
         [pod(env=[{"name": "MOONKEEPER_V", "value": "1"}])],
         [pod(env=[{"name": name, "value": "x"}]) for name in ("POD_IP", "POD_NAME", "MOONKEEPER_ETCD_USER")],
     ),
-    "config, admin, admin-tls, etcd-tls and etcd-credentials are volumes": (
+    "config, data, admin, admin-tls, etcd-tls and etcd-credentials are volumes": (
         [pod(volumes=[{"name": "more", "emptyDir": {}}])],
         [
             pod(volumes=[{"name": name, "emptyDir": {}}])
-            for name in ("config", "admin", "admin-tls", "etcd-tls", "etcd-credentials")
+            for name in ("config", "data", "admin", "admin-tls", "etcd-tls", "etcd-credentials")
         ],
     ),
     "the container called master is the operator's own": (
@@ -145,13 +161,18 @@ SHAPES = [
     ("spec.store.evictionRatio", store(evictionRatio="1.5")),
     ("spec.store.evictionRatio", store(evictionRatio="five")),
     ("spec.store.evictionHighWatermark", store(evictionHighWatermark="2")),
+    ("spec.snapshots.keep", snapshots(keep=1)),
+    ("spec.snapshots.keep", snapshots(keep=9)),
+    ("spec.snapshots.interval", snapshots(interval="10")),
+    ("spec.snapshots.store.volumeClaim.size", snapshots(store={"volumeClaim": {"size": "much"}})),
+    ("spec.snapshots.store.volumeClaim.size", snapshots(store={"volumeClaim": {"size": "-1Gi"}})),
     ("spec.promotion.expired", {"promotion": {"expired": "keep"}}),
     ("spec.replication.durability", {"replication": {"durability": "Lax"}}),
     ("spec.scheduling.spread", {"scheduling": {"spread": "Always"}}),
     ("spec.deletionPolicy", {"deletionPolicy": "Forget"}),
     ("spec.switchover.requestId", {"switchover": {"requestId": "a b"}}),
     # Fields whose step does not exist yet are refused, not passed over.
-    ('unknown field "spec.snapshots"', {"snapshots": {"interval": "10m"}}),
+    ('unknown field "spec.snapshots.store.s3"', snapshots(store={"s3": {"bucket": "b"}})),
     ('unknown field "spec.oplog"', {"oplog": {"maxBytes": "128Mi"}}),
     ('unknown field "spec.update"', {"update": {"strategy": "OnDelete"}}),
     ('unknown field "spec.monitoring"', {"monitoring": {"podMonitor": True}}),

@@ -26,6 +26,8 @@ class Space:
         self.server, self.etcd, self.folder = server, etcd, folder
         self.name = server.create_namespace(f"test-{os.getpid()}-{next(_numbers)}")
         self.masters = {}
+        # Whether masters have a directory for snapshots; it outlives them.
+        self.keeps_files = False
 
     def end(self):
         for each in self.masters.values():
@@ -126,10 +128,42 @@ class Space:
             "metadata": {"name": f"{name}-{ordinal}", "labels": labels, "ownerReferences": [owner]},
             "spec": template["spec"] | {"nodeName": f"node-{ordinal}"},
         }
+        for claim in stateful_set["spec"].get("volumeClaimTemplates", []):
+            volume = claim["metadata"]["name"]
+            self.make_claim(f"{volume}-{name}-{ordinal}", claim)
+            source = {"claimName": f"{volume}-{name}-{ordinal}"}
+            volumes = [*pod["spec"]["volumes"], {"name": volume, "persistentVolumeClaim": source}]
+            pod["spec"] = pod["spec"] | {"volumes": volumes}
         self.kubectl("create", "-f", "-", input=json.dumps(pod))
         ready = [{"type": "Ready", "status": "True"}]
         address = self.etcd.host.address
         self.pod_status(f"{name}-{ordinal}", {"phase": "Running", "podIP": address, "conditions": ready})
+
+    def make_claim(self, name, template):
+        """A claim as the template has it, unless there is one, with a volume."""
+        if self.get("pvc", name):
+            return
+        metadata = {"name": name, "labels": template["metadata"]["labels"]}
+        claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": template["spec"]}
+        self.kubectl("create", "-f", "-", input=json.dumps(claim))
+        self.claim_status(name, "Bound")
+
+    def claim_status(self, name, phase):
+        text = json.dumps({"status": {"phase": phase}})
+        self.kubectl("patch", "pvc", name, "--subresource=status", "--type=merge", "-p", text)
+
+    def let_go(self, name="demo"):
+        """Ends the deletion of a StatefulSet without its pods, as the garbage collector does."""
+        deleted = lambda: "deletionTimestamp" in self.get("sts", name)["metadata"]  # noqa: E731
+        self.wait(deleted, f"StatefulSet {name} to be deleted")
+        assert self.get("sts", name)["metadata"]["finalizers"] == ["orphan"], "its pods would go with it"
+        for pod in self.roles(name):
+            free = '{"metadata": {"ownerReferences": null}}'
+            self.kubectl("patch", "pod", pod, "--type=merge", "-p", free)
+        before = self.get("sts", name)["metadata"]["uid"]
+        self.kubectl("patch", "sts", name, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
+        again = lambda: (found := self.get("sts", name)) and found["metadata"]["uid"] != before  # noqa: E731
+        self.wait(again, f"StatefulSet {name} to be made again")
 
     def pod_status(self, pod, status):
         text = json.dumps({"status": status})
@@ -215,6 +249,8 @@ class Master:
             "admin_tls_cert": admin / "tls.crt",
             "admin_tls_key": admin / "tls.key",
         } | space.etcd.master_flags()
+        if space.keeps_files:
+            flags |= {"data_dir": space.folder / f"{member}-data"}
         if self.host.namespace:
             # As in a pod: every address, and the one that others are told comes from Kubernetes.
             flags |= {"admin_host": "::"}

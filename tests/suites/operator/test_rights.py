@@ -103,6 +103,10 @@ def live(space):
     old = space.wait_labelled()
     space.patch({"networkPolicy": {"enabled": False}})
     space.wait(lambda: space.get("networkpolicy", "demo") is None, "the policy to go")
+    # Another StatefulSet around the same pods.
+    space.patch({"snapshots": {"store": {"volumeClaim": None, "ephemeral": {}}}})
+    space.let_go()
+    space.set_revision("demo", "rev-1")
     for request in ("one", "two"):
         # The second is told by a change of the event of the first.
         space.patch({"switchover": {"requestId": request}})

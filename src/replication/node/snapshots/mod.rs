@@ -12,6 +12,7 @@ mod restoring;
 mod schedule;
 mod sharing;
 mod taking;
+mod unsaved;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,10 +20,11 @@ use std::time::Duration;
 
 use super::Command;
 use super::interface::{SnapshotId, SnapshotPolicy, SnapshotRequest};
+use crate::cluster::member::MAX_TROUBLE_CHARS;
 use crate::cluster::snapshot::{
     HeldSnapshot, MAX_LISTED, ProvenCopy, SnapshotProgress, SnapshotRefused, SnapshotStage, SnapshotStatus,
 };
-use crate::engine::types::{SequenceId, Term};
+use crate::engine::types::{LogTime, SequenceId, Term};
 use crate::replication::snapshot::{BeginningCapture, Progress};
 use crate::replication::time::Monotonic;
 
@@ -30,6 +32,8 @@ use proving::Proving;
 use restoring::Restoring;
 use schedule::Schedule;
 use sharing::Sharing;
+use unsaved::Unsaved;
+
 pub use sharing::shared_kept;
 
 /// Delay after the first attempt that failed. It doubles with each further one.
@@ -51,6 +55,7 @@ pub(super) struct Snapshots {
     removing: Vec<SequenceId>,
     started_from: Option<SequenceId>,
     stage: Stage,
+    unsaved: Unsaved,
     /// Since when this master has led without a standby that could take snapshots; `None` otherwise.
     alone_since: Option<Monotonic>,
     /// Attempts that failed since the last one that succeeded.
@@ -125,6 +130,7 @@ impl Snapshots {
             removing: Vec::new(),
             started_from: origin.restored.as_ref().map(|restored| restored.at.last),
             stage: Stage::Idle,
+            unsaved: Unsaved::default(),
             alone_since: None,
             failures: 0,
             error: None,
@@ -177,6 +183,16 @@ impl Snapshots {
             listed.insert(0, HeldSnapshot { durable: self.durable, ..held.clone() });
         }
         listed
+    }
+
+    /// Returns for how long, in log time, there have been changes that no announced snapshot has.
+    pub(super) fn unsaved_ms(&self, log_time: LogTime) -> u64 {
+        self.unsaved.ms(log_time)
+    }
+
+    /// Returns why the last attempt failed, as the member key says it.
+    pub(super) fn error(&self) -> Option<String> {
+        self.error.as_ref().map(|why| why.chars().take(MAX_TROUBLE_CHARS).collect())
     }
 
     pub(super) fn report(&self) -> SnapshotReport {

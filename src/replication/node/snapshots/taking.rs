@@ -8,7 +8,7 @@ use super::{Attempt, Stage};
 use crate::cluster::role::Role;
 use crate::cluster::snapshot::SnapshotRefused;
 use crate::engine::snapshot::BeginError;
-use crate::engine::types::SequenceId;
+use crate::engine::types::{LogTime, SequenceId};
 use crate::replication::node::interface::SnapshotJob;
 use crate::replication::node::{Command, Leadership, Node, Phase, Stage as Serving};
 use crate::replication::snapshot::{self, BeginningCapture, Capture, Progress};
@@ -47,13 +47,14 @@ impl Node {
         self.share_snapshot(now);
         self.prove_copy(now);
         self.note_alone(now);
+        let (changed, log_time) = (self.incarnation.engine.last_change(), self.incarnation.engine.log_time());
+        self.note_unsaved(now, changed, log_time);
         let by_itself = self.takes_by_itself(now);
         let Some(snapshots) = &self.snapshots else { return };
         let asked = !snapshots.waiting.is_empty();
         if !matches!(snapshots.stage, Stage::Idle) || !(asked || by_itself) {
             return;
         }
-        let (changed, log_time) = (self.incarnation.engine.last_change(), self.incarnation.engine.log_time());
         let share = self.share_of_interval();
         let Some(snapshots) = &mut self.snapshots else { return };
         if !asked && !snapshots.schedule.is_due(now, log_time, share) {
@@ -102,6 +103,18 @@ impl Node {
             matches!(&self.phase, Phase::Leading(leadership) if is_serving(leadership)) && self.is_alone();
         if let Some(snapshots) = &mut self.snapshots {
             snapshots.alone_since = alone.then(|| snapshots.alone_since.unwrap_or(now));
+        }
+    }
+
+    /// Notes since when there are changes that no snapshot has, once this master knows the log to its end.
+    fn note_unsaved(&mut self, now: Monotonic, changed: SequenceId, log_time: LogTime) {
+        let caught_up = matches!(self.phase, Phase::Leading(_)) || self.following.is_caught_up(now);
+        let Some(snapshots) = &mut self.snapshots else { return };
+        if caught_up {
+            let newest = snapshots.held.first().map(|held| SequenceId(held.sequence_id));
+            snapshots.unsaved.note(newest, changed, log_time);
+        } else {
+            snapshots.unsaved.forget();
         }
     }
 
