@@ -31,6 +31,8 @@ pub(super) struct Trust {
     rebuilding: bool,
     /// The last record of the snapshot that the state comes from, until a later `Digest` has matched.
     unconfirmed: Option<SequenceId>,
+    /// The doubt arose from the log before the snapshot was confirmed.
+    doubted_unconfirmed: bool,
     /// The term of the log in which the state was last rebuilt because it was in doubt, and when that ended.
     rebuilt: Option<(Term, Monotonic)>,
     /// Evidence that a primary's state was not what the log says: a `Digest` that a state built from the log contradicts.
@@ -48,6 +50,7 @@ impl Default for Trust {
             building: true,
             rebuilding: false,
             unconfirmed: None,
+            doubted_unconfirmed: false,
             rebuilt: None,
             against: None,
             chain_broken_in: None,
@@ -73,6 +76,8 @@ impl Trust {
     fn matched(&mut self, digest: SequenceId) {
         if self.unconfirmed.is_some_and(|last| digest > last) {
             self.unconfirmed = None;
+            // A state from a wrong snapshot matches no later digest: what it was doubted for is the log's own fault.
+            self.doubt.take_if(|_| std::mem::take(&mut self.doubted_unconfirmed));
         }
     }
 
@@ -96,6 +101,7 @@ impl Trust {
         self.rebuilding |= self.doubt.take().is_some();
         self.building = true;
         self.unconfirmed = None;
+        self.doubted_unconfirmed = false;
     }
 
     /// Begins to build the state from a snapshot whose last record is `last`, for the reason that it is built anyway.
@@ -136,6 +142,7 @@ impl Trust {
         }
         let Some(reason) = reason(&own) else { return false };
         let new = self.doubt.is_none();
+        self.doubted_unconfirmed = self.is_unconfirmed() && (new || self.doubted_unconfirmed);
         self.doubt.get_or_insert(reason);
         new
     }
@@ -339,6 +346,11 @@ mod tests {
         assert!(trust.is_unconfirmed());
         assert!(trust.take(&mismatch(20), Term(3)));
         assert!(trust.doubt().is_some() && trust.against(Term(3)).is_none());
+        // One that a later digest matches is right: the primary was wrong.
+        trust.matched(SequenceId(21));
+        assert!(trust.doubt().is_none() && !trust.is_unconfirmed());
+        let mut trust = Trust::from_snapshot(SequenceId(10));
+        assert!(trust.take(&mismatch(20), Term(3)));
         // The state that the whole log gives is beyond doubt.
         trust.begin();
         assert!(!trust.is_unconfirmed() && !trust.take(&mismatch(20), Term(3)));
