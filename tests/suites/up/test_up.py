@@ -122,15 +122,17 @@ def test_the_index_survives_kills_while_the_store_rewrites_its_file(start_up, st
     for kill in range(3):
         rewriting = subprocess.Popen(
             ["sh", "-c", "while timeout 10 \"$ETCDCTL_BIN\" defrag >/dev/null; do :; done"],
-            env={**os.environ, "ETCDCTL_ENDPOINTS": endpoint}, stderr=subprocess.DEVNULL)
+            env={**os.environ, "ETCDCTL_ENDPOINTS": endpoint}, stderr=subprocess.DEVNULL, start_new_session=True)
         try:
+            # Objects can be read before their client has offered its memory again, but not put.
+            wait_until(lambda: client.ask("put", f"joined-{kill}") == "0", "the client to join", seconds=100)
             keys = [f"key-{kill}-{number}" for number in range(50)]
             assert [client.ask("put", key) for key in keys] == ["0"] * len(keys)
             pids = up.pids().values()
             os.kill(up.process.pid, signal.SIGKILL)
             wait_until(lambda: not any(alive(pid) for pid in pids), "the masters to end")
         finally:
-            # Without a store the next call fails, and that ends it.
+            os.killpg(rewriting.pid, signal.SIGTERM)
             rewriting.wait(timeout=60)
         up = start_up(data, "--masters=2", f"--etcd-port={endpoint.rsplit(':', 1)[1]}")
         for key in keys:
