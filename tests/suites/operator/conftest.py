@@ -58,6 +58,13 @@ def space(server, etcd, tmp_path, request):
 
 
 @pytest.fixture
+def keeping(space):
+    """A namespace whose masters have folders for snapshots."""
+    space.keeps_files = True
+    return space
+
+
+@pytest.fixture
 def start_operator(server, space, tmp_path):
     """Starts operators that look after the test's namespace."""
     operators = []

@@ -16,7 +16,8 @@ from struct_pack import Ok
 pytestmark = pytest.mark.timeout(300)
 
 
-def test_from_nothing_to_serving(operator, space):
+def test_from_nothing_to_serving(operator, keeping):
+    space = keeping
     space.make()
     space.wait_phase("Starting")
     assert space.status()["observedGeneration"] == 1
@@ -27,6 +28,7 @@ def test_from_nothing_to_serving(operator, space):
     space.start_masters()
     space.wait_phase("Serving")
     primary = space.wait_labelled()
+    space.wait(lambda: space.condition("SnapshotFresh").get("status") == "True", "SnapshotFresh")
     status = space.status()
     assert status["leader"]["name"] == primary
     assert (status["caughtUpReplicas"], status["readyReplicas"], status["lag"]) == (2, 3, 0)
@@ -39,6 +41,7 @@ def test_from_nothing_to_serving(operator, space):
         "Progressing": "False",
         "Stalled": "False",
         "EtcdHealthy": "True",
+        "SnapshotFresh": "True",
         "UpToDate": "True",
     }
     assert {"Created", "PrimaryElected", "StandbyReady"} <= set(space.events())
@@ -261,8 +264,10 @@ def test_a_switchover_survives_the_operator(start_operator, space):
     assert space.wait_labelled() != old
 
 
-def test_the_plugin(operator, space):
+def test_the_plugin(operator, keeping):
+    space = keeping
     space.settle()
+    space.wait(lambda: space.condition("SnapshotFresh").get("status") == "True", "SnapshotFresh")
     old = space.wait_labelled()
     plugin = space.folder / "kubectl-moonkeeper"
     shutil.copy(os.environ["MOONKEEPER_BIN"], plugin)

@@ -13,12 +13,6 @@ pytestmark = pytest.mark.timeout(300)
 ANNOTATION = "moonkeeper.dev/snapshot-requested"
 
 
-@pytest.fixture
-def keeping(space):
-    space.keeps_files = True
-    return space
-
-
 def ask(space, request_id):
     space.kubectl("annotate", "mcl", "demo", f"{ANNOTATION}={request_id}", "--overwrite")
 
