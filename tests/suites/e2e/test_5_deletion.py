@@ -1,6 +1,8 @@
 """What is left when clusters and the operator are removed, in either order: with Retain the index, with Delete nothing, unless
 another master uses it; and nothing that waits to be let go."""
 
+import time
+
 import pytest
 
 from actors import StoreActor
@@ -14,6 +16,8 @@ from waiting import wait_until
 DEFINITION = "masterclusters.moonkeeper.dev"
 # Bounds a hang. A master that is told to end does so within its grace period of 30 s.
 GONE_SECONDS = 90
+# Its interval, and time to read what it has found.
+GARBAGE_COLLECTOR_SECONDS = 35
 
 
 def put(demo, name):
@@ -164,6 +168,9 @@ def test_manifests(demo, operator):
     operator.uninstall_chart()
     cluster.kubectl("delete", "crd", DEFINITION, f"--timeout={GONE_SECONDS}s")
     operator.install_by_manifests()
+    # Kubernetes' garbage collector looks for new definitions each 30 s. It would never hear of the deletion of a resource
+    # whose definition comes and goes before it has looked, and leave the StatefulSet.
+    time.sleep(GARBAGE_COLLECTOR_SECONDS)
     create(demo, replicas=1, deletionPolicy="Delete")
     refused = operator.uninstall_manifests_as_documented(check=False)
     assert refused.returncode and f"{space.name}/demo" in refused.stderr, refused
