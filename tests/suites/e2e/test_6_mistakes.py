@@ -18,7 +18,7 @@ REFUSED = [
     ("a duration without a unit", mastercluster(etcd=ETCD, store={"leaseTTL": "10"}), "spec.store.leaseTTL"),
     ("a lease too short for etcd", mastercluster(etcd=ETCD, failover={"leaseTTL": "1s"}), "leaseTTL is 2s to 60s"),
     ("a tag in the repository", mastercluster(etcd=ETCD, image={"repository": "x/y:1"}), "belongs in image.tag"),
-    ("a field that is not there", mastercluster(etcd=ETCD, snapshots={"interval": "10m"}), 'unknown field "spec.snapshots"'),
+    ("a field that is not there", mastercluster(etcd=ETCD, replica=3), 'unknown field "spec.replica"'),
     ("a word that is none of ours", mastercluster(etcd=ETCD, deletionPolicy="Burn"), '"Retain", "Delete"'),
 ]
 
